@@ -107,7 +107,10 @@ class LogsWritten(_Batch):
 
 
 class AlertKind(StrEnum):
-    """The complete list of alerts about a run."""
+    """The complete list of alerts about a run; each can be silenced.
+
+    `no_checkpoints` is raised by `checkpointing.failed`.
+    """
 
     NOT_FINITE = "not_finite"
     STALLED = "stalled"
@@ -116,6 +119,7 @@ class AlertKind(StrEnum):
     STRAGGLER = "straggler"
     LOW_UTILISATION = "low_utilisation"
     SLOWER = "slower"
+    NO_CHECKPOINTS = "no_checkpoints"
 
 
 @event("alert.raised", topic=EVENTS_ALERTS, producer="metrics")
@@ -139,7 +143,10 @@ class AlertRaised(Payload):
 
 @event("alert.cleared", topic=EVENTS_ALERTS, producer="metrics")
 class AlertCleared(Payload):
-    """The condition of an alert has ended."""
+    """The condition of an alert has ended, or its run has.
+
+    A kind that was raised about several series is over for all of them.
+    """
 
     tenant_id: TenantId
     job_id: JobId

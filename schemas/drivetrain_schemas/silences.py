@@ -6,7 +6,6 @@ Silenced alerts are raised and shown as before; webhooks are not called for them
 """
 
 from datetime import timedelta
-from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import model_validator
@@ -14,25 +13,13 @@ from pydantic import model_validator
 from drivetrain_schemas.base import Misfit, Payload, Strict, UtcTime, event
 from drivetrain_schemas.ids import JobId, SilenceId, TenantId, digest_id
 from drivetrain_schemas.jobs import FieldError, Name
+from drivetrain_schemas.metrics import AlertKind
 from drivetrain_schemas.text import free_text
 from drivetrain_schemas.topics import COMMANDS_SILENCES, EVENTS_SILENCES
 
 MAX_SILENCES = 200  # of one tenant
 DEFAULT_SILENCE = timedelta(hours=2)
 MAX_SILENCE = timedelta(days=30)
-
-
-class AlertName(StrEnum):
-    """What can be silenced: every alert about a run, and that it saves no checkpoints."""
-
-    NOT_FINITE = "not_finite"
-    STALLED = "stalled"
-    SAMPLES_DROPPED = "samples_dropped"
-    DIVERGING = "diverging"
-    STRAGGLER = "straggler"
-    LOW_UTILISATION = "low_utilisation"
-    SLOWER = "slower"
-    NO_CHECKPOINTS = "no_checkpoints"
 
 
 class SilenceSpec(Strict):
@@ -42,7 +29,7 @@ class SilenceSpec(Strict):
     A job counts for the project that it is part of when its alert is raised.
     """
 
-    alert: AlertName | None = None
+    alert: AlertKind | None = None
     job_id: JobId | None = None
     project: Name | None = None
     ends_at: UtcTime

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.metrics import AlertCleared, AlertKind, AlertRaised
-from drivetrain_schemas.silences import AlertName
 from services.metrics import store
 from services.metrics.core.health import Finding
 from services.metrics.instruments import ALERTS
@@ -94,13 +93,13 @@ async def clear(
 
 
 async def clear_all(tx: Tx, run: RunRow, detail: str, cause: Event[Payload]) -> None:
-    """The run has ended: nothing about it as a whole needs attention any more.
-
-    That it saves no checkpoints was told by another service.
-    """
+    """The run has ended: nothing about it needs attention any more."""
     for alert in await store.active_alerts(tx.connection, run.run_id):
-        if alert not in (AlertKind.SAMPLES_DROPPED, AlertName.NO_CHECKPOINTS):
-            await clear(tx, run, alert, detail, cause)
+        await clear(tx, run, alert, detail, cause)
+
+
+def ended(state: str | None) -> str:
+    return f"the run has ended: {state}"
 
 
 async def _emit(tx: Tx, alert: AlertRaised) -> None:

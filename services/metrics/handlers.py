@@ -78,14 +78,14 @@ async def on_run_moved(tx: Tx, event: Event[RunEvent]) -> None:
     run = await store.lock_run(
         tx.connection, payload.run_id, payload.job_id, event.tenant_id, payload.attempt
     )
-    if run.state is not None and RunState(run.state).is_final:
+    if run.has_ended:
         return
     state = _STATES[type(payload)]
     await store.set_state(tx.connection, run.run_id, state, event.tenant_id)
     if state.is_final and run.clock is not None:
         await times_store.save(tx.connection, run.run_id, run.clock, [run.clock.newest])
     if state.is_final:
-        await alerts.clear_all(tx, run, f"the run has ended: {state}", event)
+        await alerts.clear_all(tx, run, alerts.ended(state), event)
     if state.is_final or state is RunState.STARTING:
         await rungs.run_moved(tx, run, is_live=not state.is_final)
 
@@ -186,7 +186,7 @@ async def _take_heartbeats(tx: Tx, heartbeats: Sequence[PodHeartbeat], received_
     run = await store.lock_run(
         tx.connection, last.run_id, last.job_id, last.tenant_id, last.attempt
     )
-    if run.state is not None and RunState(run.state).is_final:
+    if run.has_ended:
         return
     progress = run.progress
     for heartbeat in heartbeats:

@@ -10,6 +10,7 @@ from typing import Literal
 
 import asyncpg
 
+from drivetrain_schemas.runs import RunState
 from services.metrics.core.alerts import Pace
 from services.metrics.core.clock import Clock
 from services.metrics.messages import BatchKey
@@ -48,6 +49,10 @@ class RunRow:
     state: str | None
     progress: Pace | None
     clock: Clock | None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state is not None and RunState(self.state).is_final
 
 
 async def insert_batches(
@@ -285,9 +290,8 @@ async def add_warning(connection: asyncpg.Connection, run_id: str, detail: str) 
 
 
 async def active_alerts(connection: asyncpg.Connection, run_id: str) -> list[str]:
-    """Those about the run as a whole."""
     rows = await connection.fetch(
-        """select alert from alerts where run_id = $1 and series = '' and cleared_at is null
+        """select distinct alert from alerts where run_id = $1 and cleared_at is null
         order by alert""",
         run_id,
     )
@@ -295,11 +299,11 @@ async def active_alerts(connection: asyncpg.Connection, run_id: str) -> list[str
 
 
 async def clear_alert(connection: asyncpg.Connection, run_id: str, alert: str) -> bool:
-    """True where the alert about the run was active."""
+    """True where the alert was active, about the run or a series of it."""
     row = await connection.fetchval(
         """
         update alerts set cleared_at = clock_timestamp()
-        where run_id = $1 and alert = $2 and series = '' and cleared_at is null
+        where run_id = $1 and alert = $2 and cleared_at is null
         returning 1
         """,
         run_id,

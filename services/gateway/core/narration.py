@@ -292,7 +292,7 @@ def _alert_raised(p: Fields) -> Sentence:
 
 
 def _alert_cleared(p: Fields) -> Sentence:
-    return Sentence(f"Alert cleared: {p['detail']}")
+    return Sentence(f"Alert cleared ({p['alert'].replace('_', ' ')}): {p['detail']}")
 
 
 def _run_warned(p: Fields) -> Sentence:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from services.gateway.core.alerts import NO_CHECKPOINTS
+from services.gateway.core.alerts import LASTING, NO_CHECKPOINTS
 from services.gateway.queries.rows import Connection, Row, as_row, as_rows
 
 
@@ -47,16 +47,18 @@ async def runs(connection: Connection, job_id: str) -> list[Row]:
 
 
 async def alerts(connection: Connection, job_id: str) -> list[Row]:
-    """Active alerts. That a run saves no checkpoints ends with the run, without an event."""
+    """Active alerts, and those that say what has happened and stays so."""
     rows = await connection.fetch(
         """
         select alerts.* from alerts left join runs using (run_id)
-        where alerts.job_id = $1 and raised_seq > cleared_seq
+        where alerts.job_id = $1 and raised_seq >= 0
+            and (raised_seq > cleared_seq or alert = any ($3))
             and not (alert = $2 and ended_at is not null)
         order by alerts.attempt desc, alert
         """,
         job_id,
         NO_CHECKPOINTS,
+        LASTING,
     )
     return as_rows(rows)
 

@@ -9,10 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from drivetrain_schemas.base import Strict, UtcTime
 from drivetrain_schemas.ids import JobId, SilenceId
 from drivetrain_schemas.jobs import Name
+from drivetrain_schemas.metrics import AlertKind
 from drivetrain_schemas.silences import (
     DEFAULT_SILENCE,
     MAX_SILENCE,
-    AlertName,
     SilenceSpec,
     silence_id_for,
 )
@@ -39,7 +39,7 @@ class AlertFilter(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     state: State | None = None
-    alert: AlertName | None = None
+    alert: AlertKind | None = None
     job_id: JobId | None = None
     project: Annotated[str | None, Field(min_length=1, max_length=128)] = None
     after: Annotated[str | None, Field(max_length=512)] = None
@@ -58,7 +58,7 @@ class SetSilence(Strict):
     Until `ends_at`, or for `for_seconds`; 2 hours without both, 30 days at most.
     """
 
-    alert: AlertName | None = None
+    alert: AlertKind | None = None
     job_id: JobId | None = None
     project: Name | None = None
     ends_at: UtcTime | None = None

@@ -45,11 +45,15 @@ async def hold(
 
 
 async def is_told(tx: Tx, webhook: str, cleared: AlertEvent) -> bool:
-    """Was the webhook told of the alert that is over now? If not, what was held back is dropped."""
-    was_held = await store.forget_held(tx.connection, webhook, cleared.run_id, cleared.alert)
-    if was_held:
-        tx.after_commit(DELIVERIES.labels(webhook, "over").inc)
-    return not was_held
+    """Was the webhook told of the alert that is over now? What was held back of it is dropped.
+
+    An alert that was raised of several series may be told of one and held back of another.
+    """
+    num_held = await store.forget_held(tx.connection, webhook, cleared.run_id, cleared.alert)
+    tx.after_commit(lambda: DELIVERIES.labels(webhook, "over").inc(num_held))
+    return not num_held or num_held < await store.num_raised(
+        tx.connection, cleared.run_id, cleared.alert
+    )
 
 
 async def release(connection: asyncpg.Connection, webhook: str, max_waiting: int) -> int:

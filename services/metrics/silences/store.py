@@ -6,7 +6,8 @@ from datetime import datetime
 
 import asyncpg
 
-from drivetrain_schemas.silences import AlertName, SilenceSpec
+from drivetrain_schemas.metrics import AlertKind
+from drivetrain_schemas.silences import SilenceSpec
 from services.metrics.core.silences import Silence
 from services.metrics.core.watched import Watched
 
@@ -49,7 +50,7 @@ async def lock(
     if row is None:
         return None
     spec = SilenceSpec(
-        alert=None if row["alert"] is None else AlertName(row["alert"]),
+        alert=None if row["alert"] is None else AlertKind(row["alert"]),
         job_id=row["job_id"],
         project=row["project"],
         ends_at=row["ends_at"],
@@ -171,17 +172,23 @@ async def hold(
     return row is not None
 
 
-async def forget_held(
-    connection: asyncpg.Connection, webhook: str, run_id: str, alert: str
-) -> bool:
-    """True where something of this alert was held back."""
+async def forget_held(connection: asyncpg.Connection, webhook: str, run_id: str, alert: str) -> int:
+    """How much of this alert was held back."""
     status = await connection.execute(
         "delete from held_deliveries where webhook = $1 and run_id = $2 and alert = $3",
         webhook,
         run_id,
         alert,
     )
-    return bool(status != "DELETE 0")
+    return int(status.split()[1])
+
+
+async def num_raised(connection: asyncpg.Connection, run_id: str, alert: str) -> int:
+    """About how many series, or 1 where it is about the run."""
+    found: int = await connection.fetchval(
+        "select count(*) from alerts where run_id = $1 and alert = $2", run_id, alert
+    )
+    return found
 
 
 async def look_again(connection: asyncpg.Connection, tenant_id: str) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from drivetrain_schemas.silences import AlertName
+from drivetrain_schemas.metrics import AlertKind
 from services.metrics.core.lineage import Endpoint
 from services.metrics.core.webhooks import Networks, Webhook
 from services.metrics.settings import MetricsSettings
@@ -38,7 +38,7 @@ class _Entry(BaseModel):
     secret_variable: str | None = None
     tenants: frozenset[str] = frozenset()
     events: frozenset[EventType] = frozenset()
-    alerts: frozenset[AlertName] = frozenset()
+    alerts: frozenset[AlertKind] = frozenset()
 
 
 class _LineageEntry(BaseModel):

@@ -20,9 +20,8 @@ from typing import Any
 from drivetrain_schemas.budgets import BudgetReached, BudgetReleased
 from drivetrain_schemas.checkpoints import CheckpointingFailed, CheckpointingRecovered
 from drivetrain_schemas.envelope import Event, encode_structured
-from drivetrain_schemas.metrics import AlertCleared, AlertRaised
-from drivetrain_schemas.silences import AlertName
-from services.metrics import store
+from drivetrain_schemas.metrics import AlertCleared, AlertKind, AlertRaised
+from services.metrics import alerts, store
 from services.metrics.core.webhooks import AlertEvent, Networks, Turn, Webhook, wait_seconds
 from services.metrics.instruments import DELIVERIES
 from services.metrics.silences import holding
@@ -55,9 +54,11 @@ def handlers(webhooks: Sequence[Webhook]) -> HandlerTable:
 async def _enqueue(webhooks: Sequence[Webhook], tx: Tx, event: Event[Any]) -> None:
     alert = alert_of(event)
     kind = None if alert is None else alert.alert
-    if alert is not None and alert.alert == AlertName.NO_CHECKPOINTS:
-        await _note_checkpointing(tx, alert)  # also where no webhook is told of its end
-    wanted = [each for each in webhooks if each.wants(event.tenant_id, event.type, kind)]
+    if alert is not None:
+        await _note(tx, alert, event)  # also where no webhook is told
+    is_saving = isinstance(event.payload, AlertCleared) and kind == AlertKind.NO_CHECKPOINTS
+    told = CheckpointingRecovered.kind.type if is_saving else event.type
+    wanted = [each for each in webhooks if each.wants(event.tenant_id, told, kind)]
     if not wanted:
         return
     now = await tx.connection.fetchval("select clock_timestamp()")
@@ -87,9 +88,9 @@ def alert_of(event: Event[Any]) -> AlertEvent | None:
     payload = event.payload
     if not isinstance(payload, _OF_ALERTS):
         return None
-    kind = AlertName.NO_CHECKPOINTS
+    kind = AlertKind.NO_CHECKPOINTS
     if isinstance(payload, AlertRaised | AlertCleared):
-        kind = AlertName(payload.alert)
+        kind = payload.alert
     return AlertEvent(
         alert=str(kind),
         tenant_id=event.tenant_id,
@@ -106,12 +107,20 @@ def _turn(event: Event[Any], alert: AlertEvent | None) -> Turn | None:
     return None if alert is None else alert.turn
 
 
-async def _note_checkpointing(tx: Tx, alert: AlertEvent) -> None:
-    """What is held back by a silence is judged by whether its alert is still open."""
-    if alert.is_raised:
+async def _note(tx: Tx, alert: AlertEvent, event: Event[Any]) -> None:
+    """Whether checkpoints are saved is another service's news: what is held back by a silence is
+    judged by it. What is told of a run after its end is over at once."""
+    if not alert.is_raised:
+        if isinstance(event.payload, CheckpointingRecovered):
+            await store.clear_alert(tx.connection, alert.run_id, alert.alert)
+        return
+    run = await store.lock_run(
+        tx.connection, alert.run_id, alert.job_id, alert.tenant_id, event.payload.attempt
+    )
+    if isinstance(event.payload, CheckpointingFailed):
         await store.raise_alert(tx.connection, alert.run_id, alert.alert, again=True)
-    else:
-        await store.clear_alert(tx.connection, alert.run_id, alert.alert)
+    if run.has_ended:
+        await alerts.clear(tx, run, alert.alert, alerts.ended(run.state), event)
 
 
 async def deliver(webhooks: Iterable[Webhook], networks: Networks, platform: Platform) -> None:

@@ -8,7 +8,6 @@ from playwright.async_api import Browser, Page, expect
 
 from drivetrain_schemas.jobs import JobFailed
 from drivetrain_schemas.metrics import AlertKind
-from drivetrain_schemas.silences import AlertName
 from tests.e2e.browser.site import Site
 from tests.e2e.browser.test_alerts import windows
 from tests.handlers.gateway.searches import asha, population, two_objectives
@@ -52,7 +51,7 @@ async def filled(site: Site) -> list[str]:
     job = recovery(story)
     raises(job)
     raises(job, AlertKind.SLOWER)
-    silenced(story, spec(alert=AlertName.SLOWER, reason="a shared node"))
+    silenced(story, spec(alert=AlertKind.SLOWER, reason="a shared node"))
     failed = story.job("fails", tags=["vision"])
     failed.starts()
     failed.fails()

@@ -20,7 +20,6 @@ from drivetrain_schemas.jobs import JobQueued, JobSpec
 from drivetrain_schemas.metrics import AlertCleared, AlertKind, AlertRaised
 from drivetrain_schemas.runs import RunFailed, RunStarted
 from drivetrain_schemas.silences import (
-    AlertName,
     SilenceChanged,
     SilenceEnd,
     SilenceEnded,
@@ -136,8 +135,8 @@ async def time_passes(metrics: Database, hours: float) -> None:
 @pytest.mark.parametrize(
     "wanted",
     [
-        {"alert": AlertName.STALLED, "job_id": JOB},
-        {"alert": AlertName.STALLED},
+        {"alert": AlertKind.STALLED, "job_id": JOB},
+        {"alert": AlertKind.STALLED},
         {"job_id": JOB},
         {"project": "vision"},
         {},
@@ -162,7 +161,7 @@ async def test_silenced_failures_of_checkpoints_are_sent_while_they_last(
         **RUN, tenant_id="default", reason=SaveFailure.STORE_FULL, detail="no space"
     )
     recovered = CheckpointingRecovered(**RUN, tenant_id="default", step=3)
-    of_run = spec(2, alert=AlertName.NO_CHECKPOINTS, job_id=JOB)
+    of_run = spec(2, alert=AlertKind.NO_CHECKPOINTS, job_id=JOB)
     await silence(metrics, of_run)
     await send(metrics, failed, "failed")
     assert (await sent(metrics), await held(metrics)) == ([], ["failed"])
@@ -198,21 +197,10 @@ async def test_failures_that_are_over_are_not_sent_after_their_silence(
     assert (await sent(metrics), await held(metrics)) == ([], [])
 
 
-async def test_a_run_that_ends_without_checkpoints_is_told_by_no_alert_of_ours(
-    metrics: Database,
-) -> None:
-    """The kinds of `alert.cleared` are a closed list, and this one is not in it."""
-    reason = SaveFailure.STORE_FULL
-    failing = CheckpointingFailed(**RUN, tenant_id="default", reason=reason, detail="no space")
-    await send(metrics, failing, "failed")
-    failed = RunFailed(**RUN, exit_code=1, last_log="", ended_at=AT)
-    assert await handle(metrics, HANDLERS, make_event(failed)) == []
-
-
 @pytest.mark.parametrize(
     "wanted",
     [
-        {"alert": AlertName.DIVERGING},
+        {"alert": AlertKind.DIVERGING},
         {"job_id": job_id_for("default", "another")},
         {"project": "speech"},
     ],
@@ -278,7 +266,6 @@ async def test_a_longer_silence_holds_longer_and_a_shorter_one_shorter(metrics: 
 
 
 async def test_an_alert_of_an_ended_run_is_not_sent_after_its_silence(metrics: Database) -> None:
-    """One about a value that is not a number is never cleared: it ends with its run."""
     await silence(metrics, spec(job_id=JOB))
     await raise_(metrics, AlertKind.NOT_FINITE)
     failed = RunFailed(**RUN, exit_code=1, last_log="", ended_at=AT)
@@ -292,6 +279,18 @@ async def test_whoever_was_told_of_an_alert_is_told_that_it_is_over(metrics: Dat
     await silence(metrics, spec(job_id=JOB))
     cleared = await clear(metrics)
     assert await sent(metrics) == [raised, cleared]
+
+
+async def test_whoever_was_told_of_one_series_is_told_the_end_though_another_was_held_back(
+    metrics: Database,
+) -> None:
+    raised = await raise_(metrics, AlertKind.NOT_FINITE)
+    await silence(metrics, spec(job_id=JOB))
+    async with metrics.transaction() as tx:
+        await store.raise_alert(tx.connection, RUN_ID, "not_finite", "accuracy", again=False)
+    await raise_(metrics, AlertKind.NOT_FINITE)
+    cleared = await clear(metrics, AlertKind.NOT_FINITE)
+    assert (await sent(metrics), await held(metrics)) == ([raised, cleared], [])
 
 
 async def test_nothing_is_sent_or_held_twice(metrics: Database) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from ipaddress import ip_network
 from typing import Any
 
@@ -22,14 +23,17 @@ from drivetrain_schemas.checkpoints import (
 )
 from drivetrain_schemas.ids import run_id_for
 from drivetrain_schemas.metrics import AlertCleared, AlertKind, AlertRaised
-from drivetrain_schemas.silences import AlertName
+from drivetrain_schemas.runs import RunFailed, RunStarted
 from services.metrics.core.webhooks import MAX_TRIES, Webhook
+from services.metrics.handlers import HANDLERS, take_reports
+from services.metrics.streams import take_samples
 from services.metrics.webhooks import sending as webhooks
 from services.metrics.webhooks.sending import Sender
 from services.runtime.database import Database
+from services.runtime.run_tokens import RunTokens
 from tests.conftest import OpenDatabase
-from tests.events import handle, make_event
-from tests.handlers.metrics.builders import JOB
+from tests.events import handle, handle_batch, make_event
+from tests.handlers.metrics.builders import JOB, make_heartbeat, make_samples
 
 LOOPBACK = [ip_network("127.0.0.0/8")]
 ALERT = AlertRaised(
@@ -48,6 +52,17 @@ SAVING: dict[str, Any] = {
     "fence": 1,
 }
 FAILED = CheckpointingFailed(**SAVING, reason=SaveFailure.STORE_FULL, detail="no space")
+STARTED = RunStarted(
+    job_id=JOB, run_id=run_id_for(JOB, 1), attempt=1, fence=1, started_at=datetime.now(UTC)
+)
+ENDED = RunFailed(
+    **{name: SAVING[name] for name in ("job_id", "run_id", "attempt", "fence")},
+    exit_code=1,
+    last_log="",
+    ended_at=datetime.now(UTC),
+)
+TAKE_SAMPLES = partial(take_samples, RunTokens(None))
+TAKE_REPORTS = partial(take_reports, RunTokens(None))
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -198,15 +213,15 @@ async def test_a_private_address_is_never_called(metrics: Database) -> None:
     assert await waiting(metrics) == [("oncall", 2)]
 
 
-@pytest.mark.parametrize("kind", AlertName)
+@pytest.mark.parametrize("kind", AlertKind)
 async def test_every_kind_of_alert_reaches_the_webhook_that_names_it(
-    metrics: Database, kind: AlertName
+    metrics: Database, kind: AlertKind
 ) -> None:
-    is_ours = kind in set(AlertKind)
-    raised = ALERT.model_copy(update={"alert": AlertKind(kind)}) if is_ours else FAILED
+    is_ours = kind is not AlertKind.NO_CHECKPOINTS
+    raised = ALERT.model_copy(update={"alert": kind}) if is_ours else FAILED
     hooks = (
         Webhook("named", "http://127.0.0.1/", alerts=frozenset({str(kind)})),
-        Webhook("other", "http://127.0.0.1/", alerts=frozenset(set(AlertName) - {kind})),
+        Webhook("other", "http://127.0.0.1/", alerts=frozenset(set(AlertKind) - {kind})),
     )
     await enqueue(metrics, *hooks, payload=raised, occurred_at=datetime.now(UTC))
     assert await waiting(metrics) == [("named", 0)]
@@ -220,6 +235,86 @@ async def test_failing_checkpoints_are_told_and_that_they_work_again(metrics: Da
         event_id = f"event-{number}"
         await enqueue(metrics, hook, payload=payload, occurred_at=now, event_id=event_id)
     assert await waiting(metrics) == [("oncall", 0)] * 3
+
+
+async def told(metrics: Database, hook: Webhook, *payloads: Payload) -> list[Payload]:
+    """What the service emits reaches its webhooks as it does by Kafka, until nothing follows."""
+    followed: list[Payload] = []
+    for payload in payloads:
+        event = replace(make_event(payload), occurred_at=datetime.now(UTC))
+        more = await handle(metrics, webhooks.handlers([hook]), event)
+        followed += [payload, *await told(metrics, hook, *more)]
+    return followed
+
+
+def kinds(requests: list[bytes]) -> list[tuple[str, str]]:
+    bodies = [json.loads(request.partition(b"\r\n\r\n")[2]) for request in requests]
+    return [(body["type"], body["data"].get("alert", "")) for body in bodies]
+
+
+BEGINS = {
+    "not_finite": ("alert.raised", "not_finite"),
+    "samples_dropped": ("alert.raised", "samples_dropped"),
+    "no_checkpoints": ("checkpointing.failed", ""),
+}
+
+
+async def something_is_wrong(metrics: Database, alert: str) -> list[Payload]:
+    """Of `not_finite`, about two series."""
+    if alert == "no_checkpoints":
+        return [FAILED]
+    if alert == "not_finite":
+        samples = make_samples({"loss": {3: "nan"}, "accuracy": {3: "inf"}})
+        return await handle_batch(metrics, TAKE_SAMPLES, make_event(samples))
+    beat = make_event(make_heartbeat(num_dropped_samples=7))
+    return await handle_batch(metrics, TAKE_REPORTS, beat)
+
+
+@pytest.mark.parametrize("alert", BEGINS)
+async def test_whatever_begins_at_a_receiver_ends_there_with_its_run(
+    metrics: Database, alert: str
+) -> None:
+    async with receiving(OK) as receiver:
+        await handle(metrics, HANDLERS, make_event(STARTED))
+        begun = await something_is_wrong(metrics, alert)
+        await told(metrics, receiver.webhook, *begun)
+        ended = await handle(metrics, HANDLERS, make_event(ENDED))
+        await told(metrics, receiver.webhook, *ended)
+        while await Sender(receiver.webhook, LOOPBACK, metrics).send_next():
+            pass
+    assert kinds(receiver.requests) == [BEGINS[alert]] * len(begun) + [("alert.cleared", alert)]
+    assert b"the run has ended: failed" in receiver.requests[-1]
+
+
+@pytest.mark.parametrize("alert", ["not_finite", "no_checkpoints"])
+async def test_what_is_told_of_a_run_after_its_end_ends_at_once(
+    metrics: Database, alert: str
+) -> None:
+    async with receiving(OK) as receiver:
+        await handle(metrics, HANDLERS, make_event(STARTED))
+        await handle(metrics, HANDLERS, make_event(ENDED))
+        begun = await something_is_wrong(metrics, alert)
+        await told(metrics, receiver.webhook, *begun)
+        while await Sender(receiver.webhook, LOOPBACK, metrics).send_next():
+            pass
+    found = kinds(receiver.requests)
+    assert sorted(found) == sorted([BEGINS[alert]] * len(begun) + [("alert.cleared", alert)])
+    assert found.index(("alert.cleared", alert)) > 0
+
+
+async def test_a_webhook_of_checkpoints_alone_is_told_that_their_run_has_ended(
+    metrics: Database,
+) -> None:
+    """Those that asked for alerts alone, and so for no begin of this, are not."""
+    both = frozenset({"checkpointing.failed", "checkpointing.recovered"})
+    alerts = frozenset({"alert.raised", "alert.cleared"})
+    await handle(metrics, HANDLERS, make_event(STARTED))
+    for name, events in (("saving", both), ("alerts", alerts)):
+        await told(metrics, Webhook(name, "http://127.0.0.1/", events=events), FAILED)
+    ended = await handle(metrics, HANDLERS, make_event(ENDED))
+    for name, events in (("saving", both), ("alerts", alerts)):
+        await told(metrics, Webhook(name, "http://127.0.0.1/", events=events), *ended)
+    assert await waiting(metrics) == [("saving", 0), ("saving", 0)]
 
 
 def _delivery(request: bytes) -> str:

@@ -8,8 +8,8 @@ import pytest
 
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event
+from drivetrain_schemas.metrics import AlertKind
 from drivetrain_schemas.silences import (
-    AlertName,
     SilenceChanged,
     SilenceEnded,
     SilenceSpec,
@@ -21,7 +21,7 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def spec(hour: int) -> SilenceSpec:
-    return SilenceSpec(alert=AlertName.SLOWER, ends_at=AT.replace(hour=hour), reason=str(hour))
+    return SilenceSpec(alert=AlertKind.SLOWER, ends_at=AT.replace(hour=hour), reason=str(hour))
 
 
 SILENCE_ID = silence_id_for("default", spec(1))

@@ -42,9 +42,9 @@ def study_states(incomplete: str) -> list[str]:
 
 
 def alerts(incomplete: str) -> list[str]:
-    from drivetrain_schemas.silences import AlertName
+    from drivetrain_schemas.metrics import AlertKind
 
-    return [name.value for name in AlertName if name.startswith(incomplete)]
+    return [name.value for name in AlertKind if name.startswith(incomplete)]
 
 
 def alerts_or_all(incomplete: str) -> list[str]:
