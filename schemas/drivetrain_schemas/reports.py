@@ -8,11 +8,13 @@ from drivetrain_schemas.base import Payload, UtcTime, event
 from drivetrain_schemas.ids import JobId, PodId, RunId, TenantId
 from drivetrain_schemas.text import AS_PRINTED
 from drivetrain_schemas.topics import REPORTS
-from drivetrain_schemas.units import Attempt, Fence, Step
+from drivetrain_schemas.units import Attempt, Fence, Seconds, Step
 
+_WORD = StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")
 # A word for the kind of misuse, such as "no_resume": for other programs; people read the detail.
-WarningKind = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+WarningKind = Annotated[str, _WORD]
 BEGINS_WITH = "begins_with"  # no misuse: the files that a further attempt begins with
+PhaseName = Annotated[str, _WORD]
 MAX_WARNING_CHARACTERS = 500
 WarningDetail = Annotated[
     str, StringConstraints(min_length=1, max_length=MAX_WARNING_CHARACTERS), AS_PRINTED
@@ -23,6 +25,8 @@ WarningDetail = Annotated[
 class PodHeartbeat(Payload):
     """The pod is alive. `step`: the highest step of rank 0, or of any rank of this pod.
 
+    `doing`: what the program says that it does between two steps, such as an evaluation.
+    `quiet_seconds`: since that changed, or since there was output meanwhile.
     Dropped samples did not fit the pod's buffer; refused ones were not numbers, or misnamed.
     """
 
@@ -33,6 +37,8 @@ class PodHeartbeat(Payload):
     fence: Fence
     pod_id: PodId
     phase: Literal["starting", "training", "checkpointing", "stopping", "ending"]
+    doing: PhaseName | None = None
+    quiet_seconds: Seconds | None = None
     step: Step | None = None
     max_steps: Step | None = None
     epoch: int | None = None

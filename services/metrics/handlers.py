@@ -7,6 +7,7 @@ of a pod becomes one event, however often it is sent.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from drivetrain_schemas.allocations import AllocationGranted
 from drivetrain_schemas.base import Payload
@@ -190,7 +191,10 @@ async def _take_heartbeats(tx: Tx, heartbeats: Sequence[PodHeartbeat], received_
         return
     progress = run.progress
     for heartbeat in heartbeats:
-        progress = advance(progress, Heartbeat(received_at, heartbeat.phase, heartbeat.step))
+        beat = Heartbeat(received_at, heartbeat.phase, heartbeat.step, heartbeat.doing is not None)
+        if heartbeat.quiet_seconds is not None:
+            beat = replace(beat, quiet_seconds=heartbeat.quiet_seconds)
+        progress = advance(progress, beat)
     assert progress is not None
     await store.set_progress(tx.connection, run.run_id, progress)
     await _take_times(tx, run, heartbeats, received_at)

@@ -195,6 +195,7 @@ async def lock_run(
             moved_at=row["moved_at"],
             still_seconds=row["still_seconds"],
             step_seconds=tuple(row["step_seconds"]),
+            named_at=row["named_at"],
         )
     return RunRow(
         run_id,
@@ -219,7 +220,7 @@ async def set_progress(connection: asyncpg.Connection, run_id: str, progress: Pa
     await connection.execute(
         """
         update runs set heard_at = $2, step = $3, moved_at = $4, still_seconds = $5,
-            step_seconds = $6
+            step_seconds = $6, named_at = $7
         where run_id = $1
         """,
         run_id,
@@ -228,6 +229,7 @@ async def set_progress(connection: asyncpg.Connection, run_id: str, progress: Pa
         progress.moved_at,
         progress.still_seconds,
         list(progress.step_seconds),
+        progress.named_at,
     )
 
 

@@ -11,6 +11,7 @@ import msgspec
 # The range allowed in payloads of events (drivetrain_schemas.units.Ordinal).
 MAX_ORDINAL = 2**53
 Ordinal = Annotated[int, msgspec.Meta(ge=0, le=MAX_ORDINAL)]
+PHASE_PATTERN = r"^[a-z][a-z0-9_]{0,39}\Z"
 
 
 class Samples(msgspec.Struct, tag_field="t", tag="samples"):
@@ -36,6 +37,12 @@ class StepProgress(msgspec.Struct, tag_field="t", tag="progress"):
     state: str = "training"
     num_dropped: Ordinal = 0
     num_refused: Ordinal = 0
+
+
+class PhaseBegun(msgspec.Struct, tag_field="t", tag="phase"):
+    """What the script does between two steps from now on; None: nothing that it names."""
+
+    name: Annotated[str, msgspec.Meta(pattern=PHASE_PATTERN)] | None = None
 
 
 class CheckpointSaved(msgspec.Struct, tag_field="t", tag="checkpoint"):
@@ -104,6 +111,7 @@ class Ack(msgspec.Struct, tag_field="t", tag="ack"):
 Message = (
     Samples
     | StepProgress
+    | PhaseBegun
     | CheckpointSaved
     | SaveFailed
     | Resumed

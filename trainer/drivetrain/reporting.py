@@ -30,6 +30,7 @@ from drivetrain.messages import (
     Described,
     MediaSaved,
     Message,
+    PhaseBegun,
     Samples,
     StepProgress,
     Warned,
@@ -382,8 +383,10 @@ class FileSink:
         return
 
 
-def report(values: Mapping[str, float], step: int | None = None) -> bool:
+def report(values: Mapping[str, float], step: int | None = None, phase: str | None = None) -> bool:
     """Report values once, from any program inside a pod. False outside of a pod.
+
+    `phase` names what it does from now on, until a report without one.
 
     If the program writes no `result.json`, the shim uses the last and best values reported in this
     way as the run's result.
@@ -414,6 +417,7 @@ def report(values: Mapping[str, float], step: int | None = None) -> bool:
     ]
     if step is not None:
         lines.append(encode_line(StepProgress(step=step)))
+    lines.append(encode_line(PhaseBegun(phase)))
     with control.connect(path) as endpoint:
         endpoint.settimeout(10)
         endpoint.sendall(b"".join(lines))

@@ -38,6 +38,7 @@ from drivetrain.seeding import Seeds
 from drivetrain.stopping import StopRequest
 from drivetrain.storage import open_storage
 from drivetrain.surroundings import Description
+from drivetrain.telling import Telling
 from drivetrain_schemas import placeholders
 from drivetrain_schemas.jobs import CheckpointPolicy
 
@@ -84,7 +85,7 @@ def run(
     return Run(environment, values, max_steps, seed, policy)
 
 
-class Run(MediaLogging, AbstractContextManager["Run"]):
+class Run(MediaLogging, Telling, AbstractContextManager["Run"]):
     """One run on one rank. Created by `drivetrain.run`.
 
     The end of the `with` block, and `sys.exit(0)` in it, mean that training is complete: the final

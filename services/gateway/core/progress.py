@@ -18,7 +18,8 @@ _MOST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """The newest phase, the furthest step, and the first step that was reported."""
+    """The newest phase (the program's own name, where it gives one), the furthest step, and the
+    first step that was reported."""
 
     job_id: str
     run_id: str
@@ -44,7 +45,7 @@ def of_heartbeat(event: Event[PodHeartbeat]) -> JobProgress:
         run_id=beat.run_id,
         attempt=beat.attempt,
         fence=beat.fence,
-        phase=beat.phase,
+        phase=(beat.doing or beat.phase) if beat.phase == "training" else beat.phase,
         step=beat.step,
         max_steps=beat.max_steps,
         epoch=None if beat.epoch is None else max(0, min(beat.epoch, _MOST)),

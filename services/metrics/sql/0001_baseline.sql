@@ -242,6 +242,7 @@ create table runs (
     moved_at double precision,
     still_seconds double precision not null default 0,
     step_seconds double precision[] not null default '{}',
+    named_at double precision,
     created_at timestamptz not null default clock_timestamp(),
     -- When it was at which step (services/metrics/core/clock.py): began at; step and time of the last
     -- point in run_times; step and time of the newest.

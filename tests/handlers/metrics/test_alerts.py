@@ -77,6 +77,20 @@ async def test_a_job_says_how_long_its_steps_may_take(metrics: Database) -> None
     assert alert.detail == "no step for 600 s, though heartbeats arrive"
 
 
+async def test_an_evaluation_is_no_stall_and_one_that_hangs_is_found(metrics: Database) -> None:
+    """100 s with a line now and then; then silence, for as long as its phase may be silent."""
+    await start(metrics)
+    await beat(metrics, 5, step=7)
+    assert await beat(metrics, 100, step=7, doing="evaluation", quiet_seconds=4.0) == []
+    assert await beat(metrics, 590, step=7, doing="evaluation", quiet_seconds=1e6) == []
+    assert reported(await beat(metrics, 15, step=7, doing="evaluation", quiet_seconds=1e6)) == [
+        ("alert.raised", "stalled")
+    ]
+    assert reported(await beat(metrics, 5, step=7, quiet_seconds=0.0)) == [
+        ("alert.cleared", "stalled")
+    ]
+
+
 async def test_samples_that_did_not_fit_and_those_that_were_refused_are_told_apart(
     metrics: Database,
 ) -> None:

@@ -1,6 +1,7 @@
 """What a pod that trains leaves on the topics of a real Kafka."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +32,27 @@ __all__ = ["make_pod", "pods_root", "template", "topics", "warm_template"]
 TRAIN = ["python", str(SCRIPTS / "by_steps.py")]
 
 
+# Each makes a step, then evaluates until the file is there.
+IN_PYTHON = """
+import pathlib, sys, time
+import drivetrain
+with drivetrain.run(max_steps=2) as run:
+    for step in run.steps():
+        run.log(loss=1.0)
+    with run.phase("evaluation"):
+        while not pathlib.Path(sys.argv[1]).exists():
+            print("evaluated", flush=True)
+            time.sleep(0.1)
+    print("done", flush=True)
+"""
+IN_SHELL = """
+report="$1 -m drivetrain.cli report"
+$report loss=1.0 --step 2
+$report --phase evaluation
+until [ -e "$0" ]; do echo evaluated; sleep 0.1; done
+$report loss=0.9 --step 2
+echo done
+"""
 RUN_TOKEN = "a" * 32
 
 
@@ -117,6 +139,40 @@ async def test_a_killed_and_resumed_job_has_every_sample_once(
     ]
     assert "rank 0 begins after step 0 (False)" in lines
     assert f"rank 1 begins after step {resumed[0].step} (True)" in lines
+
+
+@pytest.mark.parametrize("language", ["python", "shell"])
+async def test_heartbeats_say_what_a_program_does_between_steps_and_that_it_goes_on(
+    kafka: KafkaAccess,
+    topic_prefix: str,
+    make_pod: Callable[..., Pod],
+    tmp_path: Path,
+    language: str,
+) -> None:
+    await create_topics(kafka, topic_prefix)
+    go = tmp_path / "go"
+    commands = {
+        "python": ["python", "-c", IN_PYTHON, str(go)],
+        "shell": ["sh", "-c", IN_SHELL, str(go), sys.executable],
+    }
+    pod = make_pod(command=commands[language], kafka=access_to(kafka, topic_prefix))
+    pod.start_cold()
+
+    async def beats() -> list[PodHeartbeat]:
+        events = await read_to_its_end(kafka, topic_prefix, REPORTS)
+        return [one.payload for one in events if isinstance(one.payload, PodHeartbeat)]
+
+    async with asyncio.timeout(60):
+        while not any(beat.doing == "evaluation" for beat in await beats()):
+            await asyncio.sleep(0.1)
+    go.touch()
+    end = await asyncio.to_thread(pod.wait_for_exit)
+    assert end.outcome == "succeeded", pod.log
+    await asyncio.to_thread(wait_for, lambda: not pod.processes(), "the last acknowledgement")
+    found = await beats()
+    assert {beat.quiet_seconds for beat in found if beat.step is None} <= {None}
+    assert all(beat.quiet_seconds is not None for beat in found if beat.doing)
+    assert (found[-1].doing, found[-1].step) == (None, 2)
 
 
 @pytest.mark.heavy

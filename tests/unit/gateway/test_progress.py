@@ -81,6 +81,15 @@ def test_the_furthest_step_counts_and_the_newest_phase() -> None:
     assert (folded.step, folded.phase) == (12, "ending")
 
 
+def test_the_name_that_the_program_gives_a_phase_is_shown_until_the_pod_stops() -> None:
+    def doing(phase: str, at: int) -> Event[PodHeartbeat]:
+        event = beat(12, at, phase=phase)
+        return replace(event, payload=event.payload.model_copy(update={"doing": "evaluation"}))
+
+    assert fold([beat(12, 1), doing("training", 2)]).phase == "evaluation"
+    assert fold([doing("training", 2), doing("stopping", 3)]).phase == "stopping"
+
+
 def test_pace_and_what_is_left() -> None:
     folded = fold([beat(100, 0), beat(200, 10)])
     pace = steps_per_second(folded.first_step, folded.first_step_at, folded.step, folded.step_at)

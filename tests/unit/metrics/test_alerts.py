@@ -3,6 +3,7 @@ import pytest
 from services.metrics.core.alerts import (
     MAX_GAP_SECONDS,
     MAX_STEP_TIMES,
+    MIN_PHASE_STALL_SECONDS,
     MIN_STALL_SECONDS,
     Heartbeat,
     Pace,
@@ -49,6 +50,40 @@ def test_slow_steps_are_given_ten_of_their_own_time() -> None:
     pace = beats(pace, 120.0, [5] * 150)
     assert not is_stalled(pace)
     assert is_stalled(beats(pace, 270.0, [5] * 50))
+
+
+def phase(pace: Pace, start: float, quiet: list[float]) -> Pace:
+    """Heartbeats of a phase that the program names, a second apart, so long after its output."""
+    for second, seconds in enumerate(quiet, start=1):
+        pace = advance(pace, Heartbeat(start + second, "training", 3, True, seconds))
+    return pace
+
+
+def test_an_evaluation_with_output_is_never_stalled_and_a_silent_one_after_its_time() -> None:
+    pace = beats(None, 0.0, [1, 2, 3])
+    prints = [second % 5.0 for second in range(5000)]
+    assert not is_stalled(phase(pace, 3.0, prints), asked_seconds=60.0)
+    silent = [float(second) for second in range(1, 602)]
+    assert stall_limit(phase(pace, 3.0, silent[:1])) == MIN_PHASE_STALL_SECONDS
+    assert not is_stalled(phase(pace, 3.0, silent[:600]))
+    assert is_stalled(phase(pace, 3.0, silent))
+    assert not is_stalled(phase(pace, 3.0, silent[:120]), asked_seconds=120.0)
+    assert is_stalled(phase(pace, 3.0, silent[:121]), asked_seconds=120.0)
+
+
+def test_after_a_phase_the_time_without_a_step_begins_again() -> None:
+    pace = phase(beats(None, 0.0, [1, 2, 3]), 3.0, [float(second) for second in range(1, 101)])
+    for second in range(1, 62):
+        pace = advance(pace, Heartbeat(103.0 + second, "training", 3, False, float(second)))
+        assert is_stalled(pace) == (second > MIN_STALL_SECONDS)
+
+
+def test_other_pods_of_the_gang_wait_for_the_evaluation_of_the_first_one() -> None:
+    pace = beats(None, 0.0, [1, 2, 3])
+    for second in range(1, 300):
+        pace = phase(pace, 2.5 + second, [float(second)])
+        pace = advance(pace, Heartbeat(3.6 + second, "training", 3))
+        assert not is_stalled(pace)
 
 
 def test_silence_is_not_a_stall() -> None:

@@ -1,5 +1,6 @@
 """`drivetrain report`: log metrics from any program that runs as a job."""
 
+import re
 from typing import Annotated
 
 import typer
@@ -9,16 +10,29 @@ from drivetrain.cli.errors import InvalidInput, Unreachable
 
 def report(
     values: Annotated[
-        list[str], typer.Argument(metavar="NAME=VALUE...", help="Metrics: loss=0.3 accuracy=0.9")
-    ],
-    step: Annotated[int, typer.Option("--step", min=0, help="The step they belong to.")],
+        list[str] | None,
+        typer.Argument(metavar="NAME=VALUE...", help="Metrics: loss=0.3 accuracy=0.9"),
+    ] = None,
+    step: Annotated[
+        int | None, typer.Option("--step", min=0, help="The step they belong to.")
+    ] = None,
+    phase: Annotated[
+        str | None,
+        typer.Option("--phase", help="What begins now and makes no step, until the next report."),
+    ] = None,
 ) -> None:
     """Log metrics from inside a job, in any language."""
+    from drivetrain.messages import PHASE_PATTERN
     from drivetrain.reporting import report as report_values
 
-    metrics = dict(_metric(text) for text in values)
+    if values and step is None:
+        raise InvalidInput("metrics belong to a step", fix="add --step NUMBER")
+    if not re.fullmatch(PHASE_PATTERN, phase or "none"):
+        fix = "write lower-case letters, digits and underscores, such as evaluation"
+        raise InvalidInput(f"{phase!r:.80} is not the name of a phase", fix=fix)
+    metrics = dict(_metric(text) for text in values or ())
     try:
-        is_taken = report_values(metrics, step)
+        is_taken = report_values(metrics, step, phase)
     except OSError as error:
         raise Unreachable(f"the pod does not accept reports: {error}") from error
     if not is_taken:

@@ -25,6 +25,7 @@ from drivetrain.messages import (
     Described,
     MediaSaved,
     Message,
+    PhaseBegun,
     Samples,
     SaveFailed,
     StepProgress,
@@ -80,6 +81,9 @@ class Supervision:
         self._log_file = _open_log(directory / "log")
         self._connections: set[asyncio.Task[None]] = set()
         self._progress = StepProgress(state="starting")
+        self._doing: str | None = None
+        # When a phase began or ended, or one that is named had output.
+        self._lively_at: float | None = None
         self._num_dropped: dict[object, int] = {}
         self._num_refused: dict[object, int] = {}
         self._kill_at: float | None = None
@@ -343,6 +347,8 @@ class Supervision:
         if not data:
             asyncio.get_running_loop().remove_reader(rank.output)
             return False
+        if self._doing is not None:
+            self._lively_at = time.monotonic()
         self._keep(data)
         self._logs[rank.rank].feed(data, time.monotonic())
         return True
@@ -367,6 +373,8 @@ class Supervision:
         record = self._events.heartbeat(
             self._num_heartbeats,
             phase=phase,
+            doing=self._doing,
+            quiet_seconds=self._lively_at and time.monotonic() - self._lively_at,
             step=self._progress.step,
             max_steps=self._progress.max_steps,
             epoch=self._progress.epoch,
@@ -405,13 +413,16 @@ class Supervision:
     def _take(self, message: Message, writer: asyncio.StreamWriter) -> None:
         # `drivetrain report` of any program sends no more than these.
         is_report = isinstance(message, Samples) and message.is_result
-        if not is_report and not isinstance(message, StepProgress):
+        if not is_report and not isinstance(message, StepProgress | PhaseBegun):
             self._uses_package = True
         self.spans.take(message)
         if isinstance(message, Samples):
             self._take_samples(message, writer)
         elif isinstance(message, StepProgress):
             self._take_progress(message, writer)
+        elif isinstance(message, PhaseBegun):
+            if message.name != self._doing:
+                self._doing, self._lively_at = message.name, time.monotonic()
         elif isinstance(message, CheckpointSaved):
             self._has_saved = True
             self._telemetry.put(self._events.checkpoint(message))

@@ -49,8 +49,9 @@ function progress(data) {
   if (data.step === null) return;
   const share = data.max_steps ? Math.min(1, data.step / data.max_steps) : null;
   if (share !== null) for (const bar of all("bar")) bar.value = share;
+  const phase = !data.phase || ["starting", "training", "checkpointing", "stopping", "ending"].includes(data.phase) ? "" : `, ${data.phase}`;
   for (const text of all("steps"))
-    text.textContent = data.step.toLocaleString("en") + (data.max_steps ? ` of ${data.max_steps.toLocaleString("en")}` : "") + ((data.max_steps ?? data.step) === 1 ? " step" : " steps");
+    text.textContent = data.step.toLocaleString("en") + (data.max_steps ? ` of ${data.max_steps.toLocaleString("en")}` : "") + ((data.max_steps ?? data.step) === 1 ? " step" : " steps") + phase;
   for (const text of all("eta")) text.textContent = data.eta_seconds === null ? "" : `${duration(data.eta_seconds)} left`;
   for (const text of all("percent")) text.textContent = share === null ? "" : `${Math.round(share * 100)} %`;
   for (const text of all("pace")) text.textContent = data.steps_per_second ? number(data.steps_per_second) : "–";
