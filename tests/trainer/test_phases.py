@@ -25,7 +25,7 @@ NO_WORDS = ["", "Evaluation", "an evaluation", "x" * 41, "2nd", "eval\n"]
 
 
 class Script(Telling):
-    rank = 0
+    _rank = 0
 
     def __init__(self) -> None:
         self._reporter = Mock()
@@ -44,7 +44,7 @@ def test_a_phase_in_another_one_ends_in_it() -> None:
 
 def test_other_ranks_say_nothing() -> None:
     run = Script()
-    run.rank = 1
+    run._rank = 1
     with run.phase("evaluation"):
         pass
     assert run.told == []

@@ -1,4 +1,4 @@
-"""`run.phase`: what a script says of itself besides numbers and media; a part of `Run`."""
+"""`run.phase`: what a script says that it does between steps; a part of `Run`."""
 
 import re
 from collections.abc import Iterator
@@ -13,11 +13,8 @@ class Telling:
     """Only what rank 0 tells is used."""
 
     _reporter: Reporter
+    _rank: int
     _phase: str | None = None
-
-    @property
-    def rank(self) -> int:
-        raise NotImplementedError
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -26,18 +23,16 @@ class Telling:
         It is shown, and the run is not stalled while the block prints something now and then.
         """
         if not re.fullmatch(PHASE_PATTERN, name):
-            raise DrivetrainError(
-                f"run.phase({name!r:.80}): write a word of at most 40 lower-case letters, digits"
-                " and underscores, such as 'evaluation'"
-            )
+            fix = "lower-case letters, digits and underscores, 40 at most, such as 'evaluation'"
+            raise DrivetrainError(f"run.phase({name!r:.80}): write {fix}")
         outer = self._phase
-        self._say(name)
+        self._begin(name)
         try:
             yield
         finally:
-            self._say(outer)
+            self._begin(outer)
 
-    def _say(self, phase: str | None) -> None:
+    def _begin(self, phase: str | None) -> None:
         self._phase = phase
-        if self.rank == 0:
+        if self._rank == 0:
             self._reporter.send(PhaseBegun(phase))

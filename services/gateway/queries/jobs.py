@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from services.gateway.core.alerts import LASTING, NO_CHECKPOINTS
+from services.gateway.core.alerts import LASTING
 from services.gateway.queries.rows import Connection, Row, as_row, as_rows
 
 
@@ -50,14 +50,11 @@ async def alerts(connection: Connection, job_id: str) -> list[Row]:
     """Active alerts, and those that say what has happened and stays so."""
     rows = await connection.fetch(
         """
-        select alerts.* from alerts left join runs using (run_id)
-        where alerts.job_id = $1 and raised_seq >= 0
-            and (raised_seq > cleared_seq or alert = any ($3))
-            and not (alert = $2 and ended_at is not null)
-        order by alerts.attempt desc, alert
+        select * from alerts where job_id = $1
+            and (raised_seq > cleared_seq or raised_seq >= 0 and alert = any ($2))
+        order by attempt desc, alert
         """,
         job_id,
-        NO_CHECKPOINTS,
         LASTING,
     )
     return as_rows(rows)

@@ -10,7 +10,6 @@ from datetime import datetime
 
 import asyncpg
 
-from drivetrain_schemas.runs import RunState
 from services.metrics.core.silences import About, Silence, silenced_until
 from services.metrics.core.webhooks import AlertEvent, Turn
 from services.metrics.instruments import DELIVERIES
@@ -25,7 +24,6 @@ log = logs.get()
 
 MAX_HELD = 10_000  # of one webhook
 MAX_RELEASED = 100
-_FINAL = [str(state) for state in RunState if state.is_final]
 
 
 async def until(tx: Tx, alert: AlertEvent) -> datetime | None:
@@ -71,7 +69,7 @@ async def release(connection: asyncpg.Connection, webhook: str, max_waiting: int
             await store.hold_longer(connection, held, ends_at)
             continue
         await store.end_hold(connection, held)
-        is_open = await store.is_open(connection, held.run_id, held.alert, _FINAL)
+        is_open = await store.is_open(connection, held.run_id, held.alert)
         new = NewDelivery(webhook, held.event_id, held.body, _turn(held))
         is_sent = is_open and await store_deliveries.add(connection, new, max_waiting)
         outcome = "released" if is_sent else "dropped" if is_open else "over"

@@ -220,16 +220,12 @@ async def end_hold(connection: asyncpg.Connection, held: Held) -> None:
     await connection.execute("delete from held_deliveries where id = $1", held.id)
 
 
-async def is_open(
-    connection: asyncpg.Connection, run_id: str, alert: str, final_states: Sequence[str]
-) -> bool:
-    """Is the alert raised, and its run not at its end?"""
+async def is_open(connection: asyncpg.Connection, run_id: str, alert: str) -> bool:
+    """All alerts of a run end with it, at the latest."""
     found: bool = await connection.fetchval(
         """select exists (select from alerts
-                where run_id = $1 and alert = $2 and cleared_at is null)
-            and exists (select from runs where run_id = $1 and state <> all ($3))""",
+            where run_id = $1 and alert = $2 and cleared_at is null)""",
         run_id,
         alert,
-        final_states,
     )
     return found

@@ -3,8 +3,10 @@
 import pytest
 
 from drivetrain_schemas.checkpoints import CheckpointingFailed, CheckpointingRecovered, SaveFailure
+from drivetrain_schemas.metrics import AlertKind
 from tests.handlers.gateway.model import Model, serving
 from tests.handlers.gateway.story import TENANT, JobStory, Story
+from tests.handlers.gateway.test_alerts import clears
 
 DETAIL = "no checkpoint since step 300: the disk is full"
 
@@ -54,6 +56,7 @@ async def test_it_is_over_with_the_next_checkpoint_or_the_run(model: Model, end:
         story.tell(CheckpointingRecovered(tenant_id=TENANT, **job.run, step=500))
     else:
         job.fails()
+        clears(job, AlertKind.NO_CHECKPOINTS)
     await model.tell(*story.events)
     found, text, head, _ = await alerts(model, job)
     assert found == []
