@@ -50,6 +50,8 @@ JOB_FIELDS: Mapping[str, str] = {
     "default the `metric` if it is minimized, otherwise `loss`",
     "alerts.stalled_minutes": "how long a step may take before an alert is raised; by default ten "
     "times as long as usual",
+    "alerts.rules": "further alerts, each of a `metric` that is `below` or `above` a number, from "
+    "step `after_steps` on",
     "start_from.job_id": "with `start_from.checkpoint`: continue from a checkpoint of this job "
     "(`drivetrain job fork` writes both)",
     "start_from.checkpoint": "the name of its directory in the object store, or `newest`: the "

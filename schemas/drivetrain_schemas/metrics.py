@@ -120,6 +120,7 @@ class AlertKind(StrEnum):
     LOW_UTILISATION = "low_utilisation"
     SLOWER = "slower"
     NO_CHECKPOINTS = "no_checkpoints"
+    RULE = "rule"
 
 
 @event("alert.raised", topic=EVENTS_ALERTS, producer="metrics")

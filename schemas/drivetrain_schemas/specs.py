@@ -164,16 +164,42 @@ class Resources(Strict):
     memory_bytes: Annotated[Count, Field(ge=1, le=2**50)] | None = None
 
 
+class AlertRule(Strict):
+    """An alert once `metric` is below or above a value, from step `after_steps` on."""
+
+    metric: MetricName
+    below: Real | None = None
+    above: Real | None = None
+    after_steps: Annotated[Count, Field(ge=0, le=2**40)] = 0
+
+    @model_validator(mode="after")
+    def _has_one_limit(self) -> "AlertRule":
+        if (self.below is None) == (self.above is None):
+            raise Misfit("needs below or above, not both", fix="write one of them", field="below")
+        return self
+
+    @property
+    def limit(self) -> float:
+        return (self.below or 0.0) if self.above is None else self.above
+
+    @property
+    def text(self) -> str:
+        after = f" after step {self.after_steps}" if self.after_steps else ""
+        side = "below" if self.above is None else "above"
+        return f"{self.metric} {side} {self.limit:g}{after}"
+
+
 class Alerts(Strict):
     """Which alerts of the run are raised, and when.
 
     `diverging`: the losses that are watched, or `off`; by default the job's main metric if it is
     minimized, otherwise `loss`. `stalled_minutes`: how long a step may take; by default ten times
-    as long as usual, and a minute at least.
+    as long as usual, and a minute at least. `rules`: further ones, about any metric.
     """
 
     diverging: Annotated[tuple[MetricName, ...], Field(max_length=8)] | None = None
     stalled_minutes: Annotated[Real, Field(gt=0, le=10_080)] | None = None
+    rules: Annotated[tuple[AlertRule, ...], Field(max_length=16)] = ()
 
     @field_validator("diverging", mode="before")
     @classmethod

@@ -32,14 +32,19 @@ class OfRun(Protocol):
     def attempt(self) -> int: ...
 
 
+def of(record: OfRun, kind: AlertKind, detail: str, **facts: Any) -> AlertRaised:
+    """About the run of this record."""
+    return AlertRaised(**_run(record), alert=kind, detail=detail, **facts)
+
+
 async def raise_once(tx: Tx, alert: AlertRaised, *, about: str = "", again: bool = False) -> None:
     """Emit the alert unless it was raised before; `again`: also after it was cleared.
 
-    `about` distinguishes alerts of one kind that are not about a series. Its tenant is the one that
-    the scheduler names; what a batch says of its tenant is a claim.
+    `about` distinguishes alerts of one kind, which their series does otherwise. Its tenant is the
+    one that the scheduler names; what a batch says of its tenant is a claim.
     """
     if not await store.raise_alert(
-        tx.connection, alert.run_id, alert.alert, alert.series or about, again=again
+        tx.connection, alert.run_id, alert.alert, about or alert.series or "", again=again
     ):
         return
     tenant_id = await store.tenant_of(tx.connection, alert.run_id)
@@ -53,32 +58,22 @@ async def raise_left_out(tx: Tx, records: Iterable[tuple[OfRun, str]], *, about:
         first.setdefault(record.run_id, (record, reason))
     for run_id in sorted(first):  # all transactions lock rows in this order
         record, reason = first[run_id]
-        alert = AlertRaised(
-            tenant_id=record.tenant_id,
-            job_id=record.job_id,
-            run_id=run_id,
-            attempt=record.attempt,
-            alert=AlertKind.SAMPLES_DROPPED,
-            detail=reason,
-        )
-        await raise_once(tx, alert, about=about)
+        await raise_once(tx, of(record, AlertKind.SAMPLES_DROPPED, reason), about=about)
 
 
 async def raise_about_run(tx: Tx, run: RunRow, finding: Finding) -> None:
     """Emit what the windows of the run say, unless it is raised already."""
     if await store.raise_alert(tx.connection, run.run_id, finding.alert, again=True):
-        await _emit(
-            tx,
-            AlertRaised(
-                **_identity(run),
-                alert=AlertKind(finding.alert),
-                series=finding.series,
-                step=run.progress.step if run.progress else None,
-                value=finding.value,
-                threshold=finding.threshold,
-                detail=finding.detail,
-            ),
+        alert = of(
+            run,
+            AlertKind(finding.alert),
+            finding.detail,
+            series=finding.series,
+            step=run.progress.step if run.progress else None,
+            value=finding.value,
+            threshold=finding.threshold,
         )
+        await _emit(tx, alert)
 
 
 async def clear(
@@ -87,7 +82,7 @@ async def clear(
     """Clear this alert about the run, if it is active."""
     if not await store.clear_alert(tx.connection, run.run_id, alert):
         return
-    cleared = AlertCleared(**_identity(run), alert=AlertKind(alert), detail=detail)
+    cleared = AlertCleared(**_run(run), alert=AlertKind(alert), detail=detail)
     await tx.emit(cleared, tenant_id=run.tenant_id, cause=cause)
     log.info("alert cleared", run_id=run.run_id, alert=alert, tenant_id=run.tenant_id)
 
@@ -114,10 +109,5 @@ async def _emit(tx: Tx, alert: AlertRaised) -> None:
     )
 
 
-def _identity(run: RunRow) -> dict[str, Any]:
-    return {
-        "tenant_id": run.tenant_id,
-        "job_id": run.job_id,
-        "run_id": run.run_id,
-        "attempt": run.attempt,
-    }
+def _run(record: OfRun) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in ("tenant_id", "job_id", "run_id", "attempt")}

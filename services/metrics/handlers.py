@@ -8,13 +8,14 @@ of a pod becomes one event, however often it is sent.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from drivetrain_schemas.allocations import AllocationGranted
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.descriptions import PodDescribed
 from drivetrain_schemas.envelope import Event, InvalidEvent, header
 from drivetrain_schemas.jobs import JobCancelled, JobFailed, JobQueued, JobStopped, JobSucceeded
-from drivetrain_schemas.metrics import AlertKind, AlertRaised, RunWarned
+from drivetrain_schemas.metrics import AlertKind, RunWarned
 from drivetrain_schemas.reports import PodHeartbeat, PodWarned
 from drivetrain_schemas.runs import (
     RunCancelled,
@@ -199,17 +200,7 @@ async def _take_heartbeats(tx: Tx, heartbeats: Sequence[PodHeartbeat], received_
     await store.set_progress(tx.connection, run.run_id, progress)
     await _take_times(tx, run, heartbeats, received_at)
 
-    def alert(kind: AlertKind, detail: str) -> AlertRaised:
-        return AlertRaised(
-            tenant_id=run.tenant_id,
-            job_id=run.job_id,
-            run_id=run.run_id,
-            attempt=run.attempt,
-            alert=kind,
-            step=progress.step,
-            detail=detail,
-        )
-
+    alert = partial(alerts.of, run, step=progress.step)
     # Most batches bring a step, and need not ask.
     asked = None
     if progress.still_seconds:

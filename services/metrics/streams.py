@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from drivetrain_schemas.envelope import InvalidEvent
 from drivetrain_schemas.metrics import AlertKind, AlertRaised, LogsWritten, SamplesRecorded
-from services.metrics import alerts, ranks, rungs, store
+from services.metrics import alerts, ranks, rules, rungs, store
 from services.metrics.core.log_levels import highest
 from services.metrics.core.series import Summary, summarize
 from services.metrics.instruments import DROPPED_BYTES, LEFT_OUT, LINES, REPLAYED, SAMPLES
@@ -84,7 +84,9 @@ async def take_samples(
             series = (batch.key.run_id, batch.key.rank, name)
             sums[series] = _added(sums.get(series), batch, name, summary)
             if summary.first_not_finite_step is not None:
-                alert = _not_finite(batch, name, summary.first_not_finite_step)
+                step = summary.first_not_finite_step
+                detail = f"{name} is not finite at step {step} (rank {batch.key.rank})"
+                alert = alerts.of(batch, AlertKind.NOT_FINITE, detail, series=name, step=step)
                 not_finite.setdefault((batch.key.run_id, name), alert)
     if chunks:
         await store.insert_chunks(tx.connection, chunks)
@@ -94,6 +96,7 @@ async def take_samples(
     await names.leave_out(tx, batches, known)
     await ranks.leave_out(tx, of_ranks.beyond)
     await rungs.take(tx, batches)
+    await rules.take(tx, batches)
     num_samples = sum(chunk.num_samples for chunk in chunks)
     tx.after_commit(lambda: SAMPLES.inc(num_samples))
     return rejected
@@ -178,19 +181,6 @@ async def _leave_out(tx: Tx, batches: Sequence[SampleBatch], rates: Rates) -> No
         await store.add_left_out(tx.connection, job_id, num_samples[job_id])
     total = sum(num_samples.values())
     tx.after_commit(lambda: LEFT_OUT.labels("quota").inc(total))
-
-
-def _not_finite(batch: SampleBatch, name: str, step: int) -> AlertRaised:
-    return AlertRaised(
-        tenant_id=batch.tenant_id,
-        job_id=batch.job_id,
-        run_id=batch.key.run_id,
-        attempt=batch.attempt,
-        alert=AlertKind.NOT_FINITE,
-        series=name,
-        step=step,
-        detail=f"{name} is not finite at step {step} (rank {batch.key.rank})",
-    )
 
 
 def _added(old: SeriesRow | None, batch: SampleBatch, name: str, summary: Summary) -> SeriesRow:

@@ -31,6 +31,7 @@ HINTS: Mapping[str, str] = {
         "Look under System at what changed when the pace fell: memory, disk and network of each "
         "pod, and who else uses its node."
     ),
+    "rule": "A rule of the job's own: `alerts.rules` in its job.yaml.",
     "no_checkpoints": (
         "The timeline says why the last one failed: the object store, its space, or the size of "
         "the state. Until one is saved, a restart repeats the work."

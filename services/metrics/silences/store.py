@@ -1,15 +1,19 @@
 """The tables of silences and of what they hold back: one function per statement, no rules."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import asyncpg
+from pydantic import TypeAdapter
 
 from drivetrain_schemas.metrics import AlertKind
 from drivetrain_schemas.silences import SilenceSpec
+from drivetrain_schemas.specs import AlertRule
 from services.metrics.core.silences import Silence
 from services.metrics.core.watched import Watched
+
+_RULES = TypeAdapter(tuple[AlertRule, ...])
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +113,25 @@ async def insert_job(
     connection: asyncpg.Connection, job_id: str, project: str | None, watched: Watched
 ) -> None:
     await connection.execute(
-        """insert into watched_jobs (job_id, project, losses, stalled_seconds)
-        values ($1, $2, $3, $4) on conflict do nothing""",
+        """insert into watched_jobs (job_id, project, losses, stalled_seconds, rules)
+        values ($1, $2, $3, $4, $5) on conflict do nothing""",
         job_id,
         project,
         watched.losses,
         watched.stalled_seconds,
+        _RULES.dump_json(watched.rules).decode() if watched.rules else None,
     )
+
+
+async def rules_of(
+    connection: asyncpg.Connection, job_ids: Collection[str]
+) -> Mapping[str, Sequence[AlertRule]]:
+    """Of the jobs that have some."""
+    rows = await connection.fetch(
+        "select job_id, rules from watched_jobs where job_id = any($1) and rules is not null",
+        sorted(job_ids),
+    )
+    return {row["job_id"]: _RULES.validate_json(row["rules"]) for row in rows}
 
 
 async def watched_of(connection: asyncpg.Connection, job_id: str) -> Watched:

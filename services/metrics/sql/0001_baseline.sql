@@ -378,6 +378,7 @@ create table watched_jobs (
     project text,
     losses text[] not null,
     stalled_seconds double precision,
+    rules text,
     finished_at timestamptz
 );
 create index watched_jobs_by_age on watched_jobs (finished_at) where finished_at is not null;

@@ -150,6 +150,7 @@ BAD_JOBS: list[tuple[str, object, str, str]] = [
     ("environment.DRIVETRAIN_FENCE", "9", "is set by the platform", "choose another name"),
     ("environment.RANK", "0", "is set by the platform", "choose another name"),
     ("data", "no address", "does not have the right form", "write an address such as"),
+    ("alerts.rules", [{"metric": "loss", "above": 1}] * 17, "has too many entries", "give at"),
     ("alerts.diverging", ["accuracy"], "has a series that is no loss", "name series that"),
     ("tags", ["a"] * 33, "has too many entries", "give at most 32"),
 ]
@@ -166,6 +167,26 @@ def test_a_bad_job_is_refused_with_the_field_and_the_fix(
     assert field == ("metric.goal" if path == "metric" else path)
     assert message == want_message
     assert fix.startswith(want_fix)
+
+
+@pytest.mark.parametrize(
+    ("rule", "wanted"),
+    [
+        ({}, ("below", "needs below or above, not both", "write one of them")),
+        ({"below": 1, "above": 2}, ("below", "needs below or above, not both", "write one of")),
+        ({"below": "0.5"}, ("below", "is not a number", "write a number without quotes")),
+        ({"above": float("nan")}, ("above", "is not a finite number", "write a finite number")),
+        ({"above": 1, "after_steps": -1}, ("after_steps", "is too small", "write 0 or more")),
+        ({"above": 1, "after": 10}, ("after", "is not a known field", "did you mean alerts")),
+    ],
+)
+def test_a_bad_rule_is_refused_with_the_field_and_the_fix(
+    rule: dict[str, object], wanted: tuple[str, str, str]
+) -> None:
+    spec = with_field(JOB, "alerts", {"rules": [{"metric": "accuracy", **rule}]})
+    ((field, message, fix),) = errors_of(JobSpec, spec)
+    assert (field, message) == (f"alerts.rules.0.{wanted[0]}", wanted[1])
+    assert fix.startswith(wanted[2])
 
 
 BAD_STUDIES: list[tuple[str, object, str, str]] = [

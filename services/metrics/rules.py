@@ -1,0 +1,39 @@
+"""Alerts by the rules of a job (`alerts.rules`), from samples of rank 0 as they are stored.
+
+Each rule raises one alert in a run, by the first value beyond it; it ends with the run.
+"""
+
+import math
+from collections.abc import Sequence
+
+from drivetrain_schemas.metrics import AlertKind
+from drivetrain_schemas.specs import AlertRule
+from services.metrics import alerts
+from services.metrics.core.watched import first_beyond
+from services.metrics.messages import SampleBatch
+from services.metrics.silences import store
+from services.runtime.transaction import Tx
+
+
+async def take(tx: Tx, batches: Sequence[SampleBatch]) -> None:
+    of_rank_0 = [batch for batch in batches if batch.key.rank == 0]
+    if not of_rank_0:
+        return
+    rules = await store.rules_of(tx.connection, {batch.job_id for batch in of_rank_0})
+    broken: dict[tuple[str, str], tuple[SampleBatch, AlertRule, tuple[int, float]]] = {}
+    for batch in of_rank_0:
+        for rule in rules.get(batch.job_id, ()):
+            found = first_beyond(rule, *batch.columns.get(rule.metric, ((), ())))
+            if found is not None:
+                broken.setdefault((batch.run_id, rule.text), (batch, rule, found))
+    for (_, about), (batch, rule, (step, value)) in sorted(broken.items(), key=lambda one: one[0]):
+        alert = alerts.of(
+            batch,
+            AlertKind.RULE,
+            f"{about}: it is {value:.6g} at step {step}",
+            series=rule.metric,
+            step=step,
+            value=value if math.isfinite(value) else None,
+            threshold=rule.limit,
+        )
+        await alerts.raise_once(tx, alert, about=about)
