@@ -107,10 +107,7 @@ class LogsWritten(_Batch):
 
 
 class AlertKind(StrEnum):
-    """The complete list of alerts about a run; each can be silenced.
-
-    `no_checkpoints` is raised by `checkpointing.failed`.
-    """
+    """All alerts about a run; each can be silenced. `checkpointing.failed` is `no_checkpoints`."""
 
     NOT_FINITE = "not_finite"
     STALLED = "stalled"
@@ -144,10 +141,7 @@ class AlertRaised(Payload):
 
 @event("alert.cleared", topic=EVENTS_ALERTS, producer="metrics")
 class AlertCleared(Payload):
-    """The condition of an alert has ended, or its run has.
-
-    A kind that was raised about several series is over for all of them.
-    """
+    """The condition of an alert has ended, or its run has; for all series that it is about."""
 
     tenant_id: TenantId
     job_id: JobId

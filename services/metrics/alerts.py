@@ -47,8 +47,16 @@ async def raise_once(tx: Tx, alert: AlertRaised, *, about: str = "", again: bool
         tx.connection, alert.run_id, alert.alert, about or alert.series or "", again=again
     ):
         return
-    tenant_id = await store.tenant_of(tx.connection, alert.run_id)
-    await _emit(tx, alert.model_copy(update={"tenant_id": tenant_id or alert.tenant_id}))
+    tenant_id = await store.tenant_of(tx.connection, alert.run_id) or alert.tenant_id
+    await tx.emit(alert.model_copy(update={"tenant_id": tenant_id}), tenant_id=tenant_id)
+    ALERTS.labels(alert.alert).inc()
+    log.info(
+        "alert raised",
+        run_id=alert.run_id,
+        alert=alert.alert,
+        series=alert.series,
+        tenant_id=tenant_id,
+    )
 
 
 async def raise_left_out(tx: Tx, records: Iterable[tuple[OfRun, str]], *, about: str) -> None:
@@ -63,17 +71,9 @@ async def raise_left_out(tx: Tx, records: Iterable[tuple[OfRun, str]], *, about:
 
 async def raise_about_run(tx: Tx, run: RunRow, finding: Finding) -> None:
     """Emit what the windows of the run say, unless it is raised already."""
-    if await store.raise_alert(tx.connection, run.run_id, finding.alert, again=True):
-        alert = of(
-            run,
-            AlertKind(finding.alert),
-            finding.detail,
-            series=finding.series,
-            step=run.progress.step if run.progress else None,
-            value=finding.value,
-            threshold=finding.threshold,
-        )
-        await _emit(tx, alert)
+    facts = {name: getattr(finding, name) for name in ("series", "value", "threshold")}
+    facts["step"] = run.progress.step if run.progress else None
+    await raise_once(tx, of(run, AlertKind(finding.alert), finding.detail, **facts), again=True)
 
 
 async def clear(
@@ -91,22 +91,6 @@ async def clear_all(tx: Tx, run: RunRow, detail: str, cause: Event[Payload]) -> 
     """The run has ended: nothing about it needs attention any more."""
     for alert in await store.active_alerts(tx.connection, run.run_id):
         await clear(tx, run, alert, detail, cause)
-
-
-def ended(state: str | None) -> str:
-    return f"the run has ended: {state}"
-
-
-async def _emit(tx: Tx, alert: AlertRaised) -> None:
-    await tx.emit(alert, tenant_id=alert.tenant_id)
-    ALERTS.labels(alert.alert).inc()
-    log.info(
-        "alert raised",
-        run_id=alert.run_id,
-        alert=alert.alert,
-        series=alert.series,
-        tenant_id=alert.tenant_id,
-    )
 
 
 def _run(record: OfRun) -> dict[str, Any]:

@@ -87,7 +87,7 @@ async def on_run_moved(tx: Tx, event: Event[RunEvent]) -> None:
     if state.is_final and run.clock is not None:
         await times_store.save(tx.connection, run.run_id, run.clock, [run.clock.newest])
     if state.is_final:
-        await alerts.clear_all(tx, run, alerts.ended(state), event)
+        await alerts.clear_all(tx, run, f"the run has ended: {state}", event)
     if state.is_final or state is RunState.STARTING:
         await rungs.run_moved(tx, run, is_live=not state.is_final)
 

@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 
 from drivetrain_schemas.metrics import AlertKind
-from drivetrain_schemas.specs import AlertRule
 from services.metrics import alerts
 from services.metrics.core.watched import first_beyond
 from services.metrics.messages import SampleBatch
@@ -20,20 +19,14 @@ async def take(tx: Tx, batches: Sequence[SampleBatch]) -> None:
     if not of_rank_0:
         return
     rules = await store.rules_of(tx.connection, {batch.job_id for batch in of_rank_0})
-    broken: dict[tuple[str, str], tuple[SampleBatch, AlertRule, tuple[int, float]]] = {}
-    for batch in of_rank_0:
+    for batch in sorted(of_rank_0, key=lambda one: one.run_id):  # the order of locks
         for rule in rules.get(batch.job_id, ()):
             found = first_beyond(rule, *batch.columns.get(rule.metric, ((), ())))
-            if found is not None:
-                broken.setdefault((batch.run_id, rule.text), (batch, rule, found))
-    for (_, about), (batch, rule, (step, value)) in sorted(broken.items(), key=lambda one: one[0]):
-        alert = alerts.of(
-            batch,
-            AlertKind.RULE,
-            f"{about}: it is {value:.6g} at step {step}",
-            series=rule.metric,
-            step=step,
-            value=value if math.isfinite(value) else None,
-            threshold=rule.limit,
-        )
-        await alerts.raise_once(tx, alert, about=about)
+            if found is None:
+                continue
+            step, value = found
+            detail = f"{rule.text}: it is {value:.6g} at step {step}"
+            facts = {"series": rule.metric, "step": step, "threshold": rule.limit}
+            facts["value"] = value if math.isfinite(value) else None
+            alert = alerts.of(batch, AlertKind.RULE, detail, **facts)
+            await alerts.raise_once(tx, alert, about=rule.text)

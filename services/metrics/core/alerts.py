@@ -59,21 +59,22 @@ def advance(progress: Pace | None, heartbeat: Heartbeat) -> Pace:
     if progress is None:
         progress = Pace(heard_at=heartbeat.received_at)
     heard_at = max(progress.heard_at, heartbeat.received_at)
-    named_at = heard_at if heartbeat.is_named else progress.named_at
+    if heartbeat.is_named:
+        progress = replace(progress, named_at=heard_at)
     if heartbeat.step is not None and (progress.step is None or heartbeat.step > progress.step):
-        return Pace(
+        return replace(
+            progress,
             heard_at=heard_at,
             step=heartbeat.step,
             moved_at=heard_at,
             still_seconds=0.0,
             step_seconds=_with_step_time(progress, heard_at, heartbeat.step),
-            named_at=named_at,
         )
     if heartbeat.phase in ENDING_PHASES or progress.step is None:
-        return replace(progress, heard_at=heard_at, named_at=named_at)
+        return replace(progress, heard_at=heard_at)
     gap = min(heard_at - progress.heard_at, MAX_GAP_SECONDS)
     still_seconds = min(progress.still_seconds + gap, heartbeat.quiet_seconds)
-    return replace(progress, heard_at=heard_at, still_seconds=still_seconds, named_at=named_at)
+    return replace(progress, heard_at=heard_at, still_seconds=still_seconds)
 
 
 def stall_limit(progress: Pace, asked_seconds: float | None = None) -> float:

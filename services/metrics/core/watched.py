@@ -20,8 +20,7 @@ def watched(spec: JobSpec) -> Watched:
     """Other losses than the one that is minimized may rise in a healthy run: those of an adversary,
     of a value function, of a term that is weighted more and more."""
     minutes = spec.alerts.stalled_minutes
-    seconds = None if minutes is None else 60 * minutes
-    return Watched(_losses(spec), seconds, spec.alerts.rules)
+    return Watched(_losses(spec), None if minutes is None else 60 * minutes, spec.alerts.rules)
 
 
 def first_beyond(

@@ -88,11 +88,8 @@ def alert_of(event: Event[Any]) -> AlertEvent | None:
     payload = event.payload
     if not isinstance(payload, _OF_ALERTS):
         return None
-    kind = AlertKind.NO_CHECKPOINTS
-    if isinstance(payload, AlertRaised | AlertCleared):
-        kind = payload.alert
     return AlertEvent(
-        alert=str(kind),
+        alert=str(getattr(payload, "alert", AlertKind.NO_CHECKPOINTS)),
         tenant_id=event.tenant_id,
         job_id=payload.job_id,
         run_id=payload.run_id,
@@ -120,7 +117,7 @@ async def _note(tx: Tx, alert: AlertEvent, event: Event[Any]) -> None:
     if isinstance(event.payload, CheckpointingFailed):
         await store.raise_alert(tx.connection, alert.run_id, alert.alert, again=True)
     if run.has_ended:
-        await alerts.clear(tx, run, alert.alert, alerts.ended(run.state), event)
+        await alerts.clear(tx, run, alert.alert, f"the run has ended: {run.state}", event)
 
 
 async def deliver(webhooks: Iterable[Webhook], networks: Networks, platform: Platform) -> None:

@@ -58,7 +58,7 @@ async def test_the_first_value_beyond_a_rule_is_told_once_and_ends_with_the_run(
     slow, good = await log(
         metrics, 4, {"accuracy": {1004: 0.995}, "tokens_per_second": {1004: 800}}
     )
-    assert (good.detail, slow.detail) == (
+    assert (slow.detail, good.detail) == (
         "tokens_per_second below 900: it is 800 at step 1004",
         "accuracy above 0.99: it is 0.995 at step 1004",
     )

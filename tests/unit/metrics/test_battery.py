@@ -19,8 +19,7 @@ from services.metrics.core.health import Health, judge
 from services.metrics.core.series import summarize
 from services.metrics.core.watched import first_beyond, watched
 from services.metrics.core.windows import WINDOW_SECONDS, Source, add_batch, add_heartbeat
-from services.metrics.windows.store import run_window
-from services.metrics.windows.stored import StoredWindow
+from services.metrics.windows.store import StoredWindow, run_window
 from tests.handlers.metrics.builders import JOB
 
 NUM_STEPS = 2400

@@ -27,7 +27,7 @@ def report(
 
     if values and step is None:
         raise InvalidInput("metrics belong to a step", fix="add --step NUMBER")
-    if not re.fullmatch(PHASE_PATTERN, phase or "none"):
+    if phase is not None and not re.fullmatch(PHASE_PATTERN, phase):
         fix = "write lower-case letters, digits and underscores, such as evaluation"
         raise InvalidInput(f"{phase!r:.80} is not the name of a phase", fix=fix)
     metrics = dict(_metric(text) for text in values or ())
