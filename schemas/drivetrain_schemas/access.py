@@ -141,7 +141,7 @@ STORE_ACCESS: tuple[StoreAccess, ...] = (
     StoreAccess("checkpoints", "files/", reads=True, deletes=True),
     StoreAccess("metrics", "cold/", reads=True, writes=True, deletes=True),
     StoreAccess("metrics", "media/", deletes=True),
-    StoreAccess("gateway", "code/", reads=True, writes=True),
+    StoreAccess("gateway", "code/", reads=True, writes=True, deletes=True),
     StoreAccess("gateway", "checkpoints/", reads=True),
     StoreAccess("gateway", "files/", reads=True),
     StoreAccess("gateway", "media/", reads=True),

@@ -17,7 +17,7 @@ from drivetrain_schemas.ids import digest_id, job_id_for, study_id_for
 from drivetrain_schemas.jobs import FieldError, JobCancel, JobSpec, JobSubmit
 from drivetrain_schemas.studies import StudyCancel, StudyImport, StudySpec, StudySubmit
 from drivetrain_schemas.trials import FinishedTrial
-from services.gateway import queries
+from services.gateway import queries, stored_code
 from services.gateway.context import Gateway, Submission
 from services.gateway.instruments import COMMANDS
 from services.gateway.problem import Problem
@@ -53,6 +53,8 @@ async def submit_job(
         return 200, known
     event_id = _event_id("job.submit", tenant_id, request_id, spec)
     command = JobSubmit(request_id=request_id, spec=spec, job_id=job_id)
+    if spec.code:
+        await read(gateway, stored_code.keep, tenant_id, spec.code.sha256)
     record = as_record(gateway, tenant_id, event_id, command)
     now = gateway.platform.clock.now()
     gateway.submissions.remember(Submission(tenant_id, job_id, request_id, spec, now))
@@ -79,6 +81,8 @@ async def submit_study(
     known = await read(gateway, queries.studies.find, tenant_id, study_id)
     if _is_accepted(known, spec):
         return 200, known
+    if spec.job.code:
+        await read(gateway, stored_code.keep, tenant_id, spec.job.code.sha256)
     about = {"request_id": request_id, "spec": spec, "study_id": study_id}
     command: Payload = StudySubmit.model_validate(about)
     if trials:

@@ -34,6 +34,10 @@ PARTS_UNAVAILABLE = Counter(
     "Reads that another service did not answer",
     ["part"],
 )
+CODE_BYTES = Gauge("drivetrain_gateway_code_bytes", "Uploaded code that is kept")
+CODE_DELETED = Counter(
+    "drivetrain_gateway_code_deleted_total", "Uploaded archives that no job named for a day"
+)
 DISK_FREE_BYTES = Gauge(
     "drivetrain_gateway_disk_free_bytes", "Free space on the disk of the data directory"
 )

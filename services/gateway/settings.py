@@ -20,6 +20,10 @@ class GatewaySettings(Settings):
         default=None, description="pages warn while the disk of this directory is almost full"
     )
 
+    code_quota_bytes: int = Field(
+        default=10 * 1024**3, ge=64 * 1024**2, description="of a tenant's uploaded code"
+    )
+
     def session_secret(self) -> bytes:
         """The key that signs sessions."""
         return sessions.session_secret(

@@ -9,6 +9,7 @@ from services.gateway.model_age import ModelAge
 from services.gateway.parked import PARKED_RULE
 from services.gateway.parked_count import count_parked
 from services.gateway.settings import GatewaySettings
+from services.gateway.stored_code import tidy
 from services.runtime.run_tokens import RunTokens
 from services.runtime.service import Service
 
@@ -24,7 +25,7 @@ def build(settings: GatewaySettings) -> Service:
         handlers=event_handlers(handle_batch),
         handle_batch=handle_batch,
         streams=stream_handlers(live.announce, live.wake, RunTokens(settings.run_token_key)),
-        tasks=(live.follow, model_age.follow, count_parked),
+        tasks=(live.follow, model_age.follow, count_parked, partial(tidy, model_age)),
         http=partial(http_app, live, model_age),
         http_guards_itself=True,
         retention=(PARKED_RULE,),

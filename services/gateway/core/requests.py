@@ -36,6 +36,7 @@ class Request:
     metric: str | None = None
     goal: str | None = None
     tags: list[str] | None = None
+    code_sha256: str | None = None
 
 
 def subject_of(event: Event[Any]) -> str:
@@ -75,6 +76,7 @@ def _request(event: Event[Any]) -> Request:
         metric=job.metric.name if job.metric else None,
         goal=job.metric.goal.value if job.metric else None,
         tags=list(payload.spec.tags) if is_job else [],
+        code_sha256=job.code.sha256 if job.code else None,
     )
 
 

@@ -1,7 +1,8 @@
 """Upload of code: a gzipped tar, kept under the hash of its bytes.
 
 The body streams into a temporary file of at most 64 MiB, is hashed on the way, and is checked
-without being unpacked. The same bytes are stored once.
+without being unpacked. The same bytes are stored once;
+`stored_code` says how much is kept, and for how long.
 """
 
 import asyncio
@@ -16,7 +17,8 @@ from typing import BinaryIO, cast
 from fastapi import APIRouter, Request, Response
 
 from drivetrain_schemas.jobs import FieldError
-from services.gateway.context import CallerDep, GatewayDep
+from services.gateway import stored_code
+from services.gateway.context import CallerDep, Gateway, GatewayDep
 from services.gateway.core.archive import (
     MAX_UNPACKED_BYTES,
     Member,
@@ -74,7 +76,8 @@ async def upload(
                 field="(body)", message=reason, fix="pack the files with 'tar -czf', links inside"
             )
             raise Problem(422, "invalid_archive", f"the archive is refused: {reason}", (error,))
-        key = f"code/{caller.tenant_id}/{sha256}.tar.gz"
+        await _take_room(gateway, caller.tenant_id, sha256, size_bytes)
+        key = stored_code.key_of(caller.tenant_id, sha256)
         async with gateway.uploads_in_memory:
             file.seek(0)
             content = await asyncio.to_thread(file.read)
@@ -82,6 +85,22 @@ async def upload(
             del content
     response.status_code = 201 if is_new else 200
     return models.Code(uri=f"store:{key}", sha256=sha256, size_bytes=size_bytes, is_new=is_new)
+
+
+async def _take_room(gateway: Gateway, tenant_id: str, sha256: str, size_bytes: int) -> None:
+    """Before the bytes are stored, so that whatever is stored is counted. Raises Problem."""
+    quota = gateway.settings.code_quota_bytes
+    async with gateway.platform.database.transaction() as tx:
+        if await stored_code.keep(tx.connection, tenant_id, sha256):
+            return
+        if await stored_code.add(tx.connection, {(tenant_id, sha256): size_bytes}) > quota:
+            message = f"with this archive the uploaded code is more than {quota:,} bytes"
+            fix = (
+                "raise DRIVETRAIN_CODE_QUOTA_BYTES of the gateway, or wait: code that no job names "
+                "is deleted after a day"
+            )
+            error = FieldError(field="(body)", message=message, fix=fix)
+            raise Problem(413, "code_quota", message, (error,))
 
 
 async def _receive(request: Request, file: BinaryIO) -> tuple[str, int]:

@@ -21,6 +21,7 @@ from services.gateway.rest.jobs import IdempotencyKey, SubmitJob, find_job, subm
 from services.gateway.rest.problems import answers
 from services.gateway.rest.requests import base_url
 from services.runtime.errors import is_temporary
+from services.runtime.object_store import NoSuchObject
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -113,7 +114,9 @@ async def _has_code(gateway: Gateway, code: dict[str, Any] | None) -> bool | Non
         return None
     key = code["uri"].removeprefix("store:")
     try:
-        return any(item.key == key for item in await gateway.platform.object_store.list(key))
+        return bool(await gateway.platform.object_store.get_range(key, 0, 1))
+    except NoSuchObject:
+        return False
     except Exception as error:
         if not is_temporary(error):
             raise

@@ -1,5 +1,5 @@
 -- The read model: one table per noun, written by the fold alone, and counters in the place of
--- counts. All of it can be rebuilt from the topics, but for `login_codes`. No foreign keys: across
+-- counts. All of it can be rebuilt from the topics, but for `login_codes` and `code`. No foreign keys: across
 -- topics nothing comes in order. Columns that end in `seq` are the sequence number of the event that
 -- the columns of the same name come from: an older one that comes late changes nothing.
 
@@ -52,8 +52,11 @@ create table requests (
     sampler text,
     metric text,
     goal text,
-    tags jsonb not null default '[]'
+    tags jsonb not null default '[]',
+    -- The hash of the uploaded archive that it names.
+    code_sha256 text
 );
+create index requests_of_code on requests (code_sha256) where code_sha256 is not null;
 -- Jobs and studies by name, the newest first.
 create index requests_of_jobs_named on requests (name, asked_at desc, subject_id)
     where pool is not null;
@@ -551,6 +554,21 @@ create function count_forgotten() returns trigger language plpgsql as $$ begin
 end $$;
 create trigger parked_forgotten after delete on parked referencing old table as forgotten
     for each statement execute function count_forgotten();
+
+-- Uploaded archives, and until when each is kept: for ever once a request names it. Not rebuilt: what
+-- the object store holds is found again at a start, and then kept for another day.
+create table code (
+    tenant_id text not null,
+    sha256 text not null,
+    size_bytes bigint not null,
+    keep_until timestamptz not null,
+    primary key (tenant_id, sha256)
+);
+create index code_by_end on code (keep_until);
+create table code_totals (
+    tenant_id text primary key,
+    size_bytes bigint not null
+);
 
 -- Links to sign in that wait to be used. Not rebuilt, and not needed to be: a rebuild forgets them.
 create table login_codes (
