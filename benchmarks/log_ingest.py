@@ -29,7 +29,7 @@ from pydantic import SecretStr
 from benchmarks.metrics_ingest import PREFIX, READ_TOKEN, RUN_TOKEN_KEY, metrics_service
 from benchmarks.report import Row, options, publish
 from drivetrain.pod.events import Events
-from drivetrain.pod.logs import BURST_BYTES, RATE_BYTES_PER_SECOND, RankLog, RateLimit
+from drivetrain.pod.logs import BURST_BYTES, RankLog, RateLimit
 from drivetrain.pod.telemetry import Telemetry
 from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
 from drivetrain_schemas.jobs import JobSpec
@@ -189,7 +189,7 @@ def printing_to_tee(num_bytes: int, path: Path) -> float:
 
 def printing_to_shim(num_bytes: int, path: Path) -> float:
     """What a shim does with a piece: it keeps it in a file and takes the lines."""
-    limit = RateLimit(RATE_BYTES_PER_SECOND, BURST_BYTES, time.monotonic())
+    limit = RateLimit(200 * 1024, BURST_BYTES, time.monotonic())
     log, number = RankLog(0, limit), itertools.count()
     with path.open("wb") as kept:
 

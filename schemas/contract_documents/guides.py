@@ -52,6 +52,8 @@ JOB_FIELDS: Mapping[str, str] = {
     "times as long as usual",
     "alerts.rules": "further alerts, each of a `metric` that is `below` or `above` a number, from "
     "step `after_steps` on",
+    "logs.kib_per_second": "how much of each pod's output is forwarded, up to what the operator "
+    "allows (1024, if nothing else is set); lines beyond it are left out and counted",
     "start_from.job_id": "with `start_from.checkpoint`: continue from a checkpoint of this job "
     "(`drivetrain job fork` writes both)",
     "start_from.checkpoint": "the name of its directory in the object store, or `newest`: the "

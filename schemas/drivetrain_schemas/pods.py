@@ -98,6 +98,7 @@ class PodSpec(Value):
     object_store_id: str | None = None
     devices: tuple[Annotated[int, Field(ge=0)], ...] = ()
     code_urls: tuple[str, ...] = ()
+    max_log_kib_per_second: Annotated[int, Field(ge=1)] = 1024
     run_token: str | None = None
     trace: PodTrace | None = None
     groups: tuple[str, ...] = ()

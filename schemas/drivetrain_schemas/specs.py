@@ -216,6 +216,12 @@ class Alerts(Strict):
         return names
 
 
+class Logs(Strict):
+    """How much of each pod's output is forwarded; the operator bounds it, too."""
+
+    kib_per_second: Annotated[Count, Field(ge=1, le=2**20)] = 200
+
+
 class CheckpointPolicy(Strict):
     """When to save, and what to keep while the run is alive."""
 
@@ -313,6 +319,7 @@ class JobSpec(Strict):
     resources: Resources = Resources()
     checkpoint: CheckpointPolicy = CheckpointPolicy()
     alerts: Alerts = Alerts()
+    logs: Logs = Logs()
     start_from: StartFrom | None = None
     retries: Retries = Retries()
     priority: Annotated[Count, Field(ge=-1000, le=1000)] = 0

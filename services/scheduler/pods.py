@@ -297,6 +297,7 @@ def pod_spec(
         object_store_url=settings.object_store_url,
         object_store_endpoint_url=settings.object_store_endpoint_url,
         code_urls=settings.code_urls,
+        max_log_kib_per_second=settings.max_log_kib_per_second_of_pod,
         object_store_id=settings.object_store_id,
         rendezvous_address=None if is_alone else rendezvous.address,
         rendezvous_file=rendezvous.file,

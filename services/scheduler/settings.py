@@ -65,6 +65,9 @@ class SchedulerSettings(KubernetesSettings):
     code_urls: tuple[CodeUrl, ...] = Field(
         default=(), description="where jobs' code may come from, in addition to the object store"
     )
+    max_log_kib_per_second_of_pod: int = Field(
+        default=1024, ge=1, description="of its output; a job asks for up to so much"
+    )
     kept_pod_directories: int = Field(default=50, ge=0, description="of finished jobs")
     kept_pod_directories_bytes: int = Field(
         default=10 * 1024**3,

@@ -1,14 +1,18 @@
-"""Samples that the shim cannot buffer are counted one by one and reported in heartbeats."""
+"""What the shim leaves out, samples and lines, is counted and reported in heartbeats."""
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from unittest.mock import Mock
+
+import pytest
 
 from drivetrain import control, environment
 from drivetrain.messages import StepProgress, decoder
 from drivetrain.pod import telemetry
 from drivetrain.pod.notices import Notices
+from drivetrain.pod.ranks import Rank
 from drivetrain.pod.supervision import Supervision
 from drivetrain.reporting import Reporter
 from drivetrain.samples import LastAndBest
@@ -51,3 +55,27 @@ async def test_each_sample_of_a_batch_counts(tmp_path: Path, monkeypatch) -> Non
     heartbeat = json.loads(supervision._telemetry._heartbeat.value)
     assert heartbeat["num_dropped_samples"] == 103
     assert heartbeat["num_refused_samples"] == 4
+
+
+@pytest.mark.parametrize(
+    ("wanted", "allowed", "is_whole"),
+    [(200, 1024, False), (8192, 8192, True), (8192, 1024, False), (200, 8192, False)],
+)
+async def test_a_job_may_have_more_output_up_to_the_bound_of_the_operator(
+    tmp_path: Path, wanted: int, allowed: int, is_whole: bool
+) -> None:
+    line, number = b"x" * 1023 + b"\n", 4096
+    (tmp_path / "output").write_bytes(line * number)
+    pod = Pod(tmp_path, command="true", logs={"kib_per_second": wanted})
+    spec = pod.spec.model_copy(update={"max_log_kib_per_second": allowed})
+    output = os.open(tmp_path / "output", os.O_RDONLY)
+    rank = Rank(0, os.getpid(), output)
+    with control.listen(tmp_path / "socket") as listener:
+        supervision = Supervision(spec, Notices(pod.directory), [rank], listener)
+        while supervision._read(rank):
+            continue
+        supervision._beat("training")
+        supervision._log_file.close()
+    os.close(output)
+    num_dropped = json.loads(supervision._telemetry._heartbeat.value)["num_dropped_log_bytes"]
+    assert num_dropped == 0 if is_whole else len(line) * number // 2 < num_dropped

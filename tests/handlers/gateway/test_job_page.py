@@ -207,3 +207,19 @@ async def test_the_seed_that_was_used_is_shown(server: Server) -> None:
     assert "<dt>Seed</dt><dd>42; seeded by the script itself: numpy</dd>" in page
     page = (await server.client.get(f"/jobs/{unknown.job_id}")).text
     assert "<dt>Seed</dt><dd>unknown: the program decides, and does not say</dd>" in page
+
+
+async def test_how_much_of_the_log_was_left_out_is_shown(server: Server) -> None:
+    story = Story()
+    job = story.job("digits")
+    job.starts()
+    job.beats(1)
+    await server.model.tell(*story.events)
+    assert "logs.kib_per_second" not in (await server.client.get(f"/jobs/{job.job_id}")).text
+    beat = job.beat(2).model_copy(update={"num_dropped_log_bytes": 5_000_000})
+    story.tell(beat)
+    await server.model.tell(*story.events)
+    page = (await server.client.get(f"/jobs/{job.job_id}")).text
+    assert "5.0 MB of the newest attempt's output are left out" in page
+    shown = (await server.client.get(f"/v1/jobs/{job.job_id}")).json()
+    assert shown["num_dropped_log_bytes"] == 5_000_000

@@ -248,6 +248,13 @@ async def test_heartbeats_and_the_end_of_their_runs_cannot_deadlock(world: World
     await writing
 
 
+async def test_a_pod_is_told_how_much_output_the_operator_allows(database: OpenDatabase):
+    launcher = FakeLauncher()
+    world = World(await database("scheduler"), launcher, max_log_kib_per_second_of_pod=77)
+    await running(await world.register())
+    assert launcher.specs[POD].max_log_kib_per_second == 77
+
+
 async def test_only_a_pod_with_the_token_of_its_run_can_send_a_heartbeat(
     database: OpenDatabase,
 ):

@@ -77,6 +77,13 @@ def test_a_job_shows_how_many_samples_were_dropped() -> None:
     assert lossy["dropped"] == "4,000 samples; the buffer was full"
 
 
+def test_a_job_shows_how_much_of_its_output_was_left_out() -> None:
+    whole = {"job_id": "job_x", "state": "running", "num_dropped_log_bytes": 0}
+    assert "log" not in dict(rows_of(whole, "page"))
+    lossy = dict(rows_of({**whole, "num_dropped_log_bytes": 4000}, "page"))
+    assert lossy["log"] == "4,000 bytes left out; more than logs.kib_per_second"
+
+
 @pytest.mark.parametrize(
     ("saved", "want"),
     [

@@ -40,6 +40,8 @@ def rows_of(job: Item, page: str) -> list[tuple[str, str]]:
     rows += [(WORD.get(w["warning"], "warning"), w["detail"]) for w in job.get("warnings") or ()]
     if num_dropped := job.get("num_dropped_samples"):
         rows.append(("dropped", f"{num_dropped:,} samples; the buffer was full"))
+    if num_bytes := job.get("num_dropped_log_bytes"):
+        rows.append(("log", f"{num_bytes:,} bytes left out; more than logs.kib_per_second"))
     values = sorted((result.get("metrics") or {}).items())
     if values:
         shown = ", ".join(f"{name} {amounts.number(value)}" for name, value in values)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from drivetrain.pod.progress_bars import Lines
 
-RATE_BYTES_PER_SECOND = 200 * 1024
 BURST_BYTES = 512 * 1024
 MAX_CHUNK_BYTES = 32 * 1024  # a control character is six bytes of JSON, so this fits any event
 MAX_LINE_CHARACTERS = 8192

@@ -37,7 +37,7 @@ from drivetrain.pod import failures, memory, outcome, processes
 from drivetrain.pod.alone import Alone, listens
 from drivetrain.pod.events import Events
 from drivetrain.pod.files import open_to_append
-from drivetrain.pod.logs import BURST_BYTES, RATE_BYTES_PER_SECOND, RankLog, RateLimit
+from drivetrain.pod.logs import BURST_BYTES, RankLog, RateLimit
 from drivetrain.pod.notices import TAKEN, Notices
 from drivetrain.pod.ranks import Rank
 from drivetrain.pod.stopping import StopSignal
@@ -76,7 +76,8 @@ class Supervision:
         self._listener = listener
         self._events = Events(spec)
         self._telemetry = Telemetry(spec.kafka)
-        limit = RateLimit(RATE_BYTES_PER_SECOND, BURST_BYTES, time.monotonic())
+        rate = 1024 * min(spec.job.logs.kib_per_second, spec.max_log_kib_per_second)
+        limit = RateLimit(rate, max(rate, BURST_BYTES), time.monotonic())
         self._logs = {rank.rank: RankLog(rank.rank, limit) for rank in ranks}
         self._log_file = _open_log(directory / "log")
         self._connections: set[asyncio.Task[None]] = set()
