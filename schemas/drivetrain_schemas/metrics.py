@@ -112,6 +112,7 @@ class AlertKind(StrEnum):
     NOT_FINITE = "not_finite"
     STALLED = "stalled"
     SAMPLES_DROPPED = "samples_dropped"
+    LOG_DROPPED = "log_dropped"
     DIVERGING = "diverging"
     STRAGGLER = "straggler"
     LOW_UTILISATION = "low_utilisation"

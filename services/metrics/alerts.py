@@ -59,14 +59,20 @@ async def raise_once(tx: Tx, alert: AlertRaised, *, about: str = "", again: bool
     )
 
 
-async def raise_left_out(tx: Tx, records: Iterable[tuple[OfRun, str]], *, about: str) -> None:
+async def raise_left_out(
+    tx: Tx,
+    records: Iterable[tuple[OfRun, str]],
+    *,
+    about: str,
+    kind: AlertKind = AlertKind.SAMPLES_DROPPED,
+) -> None:
     """Say once per run why records are left out: by the first of its records, with the reason."""
     first: dict[str, tuple[OfRun, str]] = {}
     for record, reason in records:
         first.setdefault(record.run_id, (record, reason))
     for run_id in sorted(first):  # all transactions lock rows in this order
         record, reason = first[run_id]
-        await raise_once(tx, of(record, AlertKind.SAMPLES_DROPPED, reason), about=about)
+        await raise_once(tx, of(record, kind, reason), about=about)
 
 
 async def raise_about_run(tx: Tx, run: RunRow, finding: Finding) -> None:
@@ -88,9 +94,7 @@ async def clear(
 
 
 async def clear_all(tx: Tx, run: RunRow, detail: str, cause: Event[Payload]) -> None:
-    """The run has ended: nothing about it needs attention any more."""
-    for alert in await store.active_alerts(tx.connection, run.run_id):
-        await clear(tx, run, alert, detail, cause)
+        await raise_once(tx, of(record, kind, reason), about=about)
 
 
 def _run(record: OfRun) -> dict[str, Any]:

@@ -30,6 +30,10 @@ from services.runtime.transaction import Tx
 
 # Of one job's lines that wait for the object store.
 MAX_HOT_BYTES = 256 * 2**20
+CUT = (
+    "a pod writes more output than logs.kib_per_second of the job, or the operator, allows: lines "
+    "beyond it are left out and counted"
+)
 
 B = TypeVar("B", SampleBatch, LogBatch)
 _TYPES = {SampleBatch: SamplesRecorded.kind.type, LogBatch: LogsWritten.kind.type}
@@ -115,6 +119,11 @@ async def take_logs(
         batches = divided.admitted
         for batch in divided.beyond:
             num_left_out[batch.job_id] += num_bytes(batch) + batch.num_dropped_bytes
+        reason = quotas.rates.exceeded("bytes of lines", "print less")
+        told = ((batch, reason) for batch in divided.beyond)
+        await alerts.raise_left_out(tx, told, about="quota", kind=AlertKind.LOG_DROPPED)
+    cut = ((batch, CUT) for batch in batches if batch.num_dropped_bytes)
+    await alerts.raise_left_out(tx, cut, about="pod", kind=AlertKind.LOG_DROPPED)
     for batch in batches:
         by_job[batch.job_id].append(batch)
     chunks = [

@@ -15,6 +15,10 @@ HINTS: Mapping[str, str] = {
         "Log less often, or fewer names, pictures and tables. The log of the run names the samples "
         "that were refused."
     ),
+    "log_dropped": (
+        "Print less, or raise logs.kib_per_second in job.yaml: the operator allows 1024 if nothing "
+        "else is set. The file log in the pod's directory has more of it."
+    ),
     "diverging": (
         "Compare learning rate and gradient norm with a run that went well. Stop the job, and "
         "start again from a checkpoint before this step."

@@ -168,6 +168,13 @@ async def test_lines_beyond_the_quota_are_counted_in_bytes(
     assert (page["num_lines"], page["num_dropped_bytes"]) == (num // 2, BURST)
     page = (await client.get("/logs", params={"job_id": OTHER})).json()
     assert (page["num_lines"], page["num_dropped_bytes"]) == (1, 3)
+    raised = {event.payload.job_id: event.payload for event in await emitted(metrics)}
+    assert {job_id: one.alert for job_id, one in raised.items()} == {
+        JOB: "log_dropped",
+        OTHER: "log_dropped",
+    }
+    assert f"more than {RATE:,} bytes of lines a second" in raised[JOB].detail
+    assert "logs.kib_per_second" in raised[OTHER].detail
 
 
 async def test_a_flood_of_media_is_cut_and_told_once_and_a_run_beside_it_loses_nothing(

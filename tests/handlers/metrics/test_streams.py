@@ -333,6 +333,14 @@ async def test_dropped_bytes_of_many_batches_fit_into_a_number(
     assert (page["num_lines"], page["num_dropped_bytes"]) == (1025, MAX_COUNT)
 
 
+async def test_lines_that_a_pod_left_out_are_told_once_per_run(metrics: Database) -> None:
+    cut = [make_event(make_logs(["x"], batch=n, num_dropped_bytes=n)) for n in range(3)]
+    (told,) = await handle_batch(metrics, take_logs, *cut)
+    assert told.alert == "log_dropped"
+    other_run = make_event(make_logs(["x"], attempt=2, num_dropped_bytes=1))
+    assert len(await handle_batch(metrics, take_logs, *cut, other_run)) == 1
+
+
 async def test_logs_sent_again_add_nothing(metrics: Database, client: httpx.AsyncClient) -> None:
     lines = make_event(make_logs(["once"]))
     await handle_batch(metrics, take_logs, lines, lines)
