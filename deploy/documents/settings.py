@@ -3,22 +3,9 @@
 import json
 from typing import Any
 
-from services.checkpoints.settings import CheckpointsSettings
-from services.cost.settings import CostSettings
-from services.gateway.settings import GatewaySettings
-from services.hpo.settings import HpoSettings
-from services.metrics.settings import MetricsSettings
 from services.runtime.settings import Settings
-from services.scheduler.settings import SchedulerSettings
+from services.standalone.own_settings import CLASSES
 
-CLASSES: dict[str, type[Settings]] = {
-    "scheduler": SchedulerSettings,
-    "checkpoints": CheckpointsSettings,
-    "metrics": MetricsSettings,
-    "cost": CostSettings,
-    "hpo": HpoSettings,
-    "gateway": GatewaySettings,
-}
 # Those that other values of the charts give, or that have no meaning in a cluster.
 _OF_ALL_SERVICES = frozenset(Settings.model_fields) - {"log_level", "shutdown_seconds"}
 _OTHERS = frozenset(

@@ -5,13 +5,15 @@ An unknown variable with our prefix is refused: a misspelt one must not go unnot
 """
 
 import argparse
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from services.runtime.settings import OF_THE_CLIENT
+from services.runtime.settings import OF_THE_CLIENT, PREFIX
 from services.standalone.home import default_home
 from services.standalone.jars import default_cache
+from services.standalone.own_settings import PATHS, SET_HERE, VARIABLES
 from services.standalone.parts import (
     KAFKA_SECURITY,
     LAUNCHER,
@@ -33,7 +35,7 @@ OUTSIDE_PARTS = (
     "DRIVETRAIN_OBJECT_STORE_URL",
     LAUNCHER,
 )
-KNOWN = (*OUTSIDE_PARTS, *PASSED_ON, "DRIVETRAIN_PRICE_BOOK")
+KNOWN = frozenset({*OUTSIDE_PARTS, *PASSED_ON}.union(*VARIABLES.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +60,18 @@ class BadOption(ValueError):
 def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
     """Raises `BadOption`; prints and exits for `--help` and for wrong syntax, as argparse does."""
     given = _parser().parse_args(list(arguments))
-    of_kubernetes = [name for name in environment if name.startswith(OF_KUBERNETES)]
-    known = (*KNOWN, *of_kubernetes)
-    outside = {name: environment[name] for name in known if environment.get(name)}
+    outside = {name: environment[name] for name in KNOWN if environment.get(name)}
     for name in outside:
-        if name.endswith("_PATH"):  # the services have another working directory
+        # The services have another working directory.
+        if name in PATHS or name.endswith("_FILE"):
             outside[name] = str(Path(outside[name]).expanduser().resolve())
     unknown = [
         name
         for name in environment
-        if name.startswith("DRIVETRAIN_") and name not in (*known, *OF_THE_CLIENT)
+        if name.startswith(PREFIX) and name not in (*KNOWN, *OF_THE_CLIENT)
     ]
     if unknown:
-        raise BadOption(
-            f"{', '.join(sorted(unknown))}: no such setting; known are "
-            f"{', '.join((*OF_THE_CLIENT[:1], *KNOWN))}"
-        )
+        raise BadOption("\n".join(map(_reason, sorted(unknown))))
     if OUTSIDE_PARTS[0] not in outside:
         login = ("DRIVETRAIN_KAFKA_SASL_PASSWORD", *KAFKA_SECURITY, *PODS_LOGIN, *PODS_SECURITY)
         for name in login:
@@ -97,6 +95,15 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
         output=given.output,
         outside=outside,
     )
+
+
+def _reason(name: str) -> str:
+    """Why this variable is refused."""
+    if name.removeprefix(PREFIX).lower() in SET_HERE:
+        return f"{name}: the platform on one machine sets it itself; leave it out"
+    near = difflib.get_close_matches(name, KNOWN, n=1, cutoff=0.85)
+    fix = f"did you mean {near[0]}?" if near else "services/standalone/README.md says which are"
+    return f"{name}: no such setting; {fix}"
 
 
 def _check_launcher(outside: Mapping[str, str]) -> None:

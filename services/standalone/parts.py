@@ -24,6 +24,7 @@ from services.standalone.core.restarts import RestartPolicy
 from services.standalone.credentials import Credentials
 from services.standalone.home import Home
 from services.standalone.nodes import VirtualNode
+from services.standalone.own_settings import VARIABLES
 from services.standalone.probes import accepts_connections, answers_http
 
 SOURCE_ROOT = Path(services.__file__).parent.parent
@@ -130,11 +131,16 @@ class Part:
 
 
 def service_environment(plan: Plan, name: str) -> dict[str, str]:
-    """The settings that every service has, with this one's own user and role."""
-    variables = _kafka_environment(plan, name) | {
-        "DRIVETRAIN_POSTGRES_DSN": plan.postgres_dsn(name),
-        "DRIVETRAIN_OBJECT_STORE_URL": plan.object_store_url,
-    }
+    """What the caller has set of this service, and its connections, with its own user and role."""
+    own = {key: plan.outside[key] for key in VARIABLES[name] & plan.outside.keys()}
+    variables = (
+        own
+        | _kafka_environment(plan, name)
+        | {
+            "DRIVETRAIN_POSTGRES_DSN": plan.postgres_dsn(name),
+            "DRIVETRAIN_OBJECT_STORE_URL": plan.object_store_url,
+        }
+    )
     if plan.object_store_id is not None:
         variables["DRIVETRAIN_OBJECT_STORE_ID"] = plan.object_store_id
     return variables
@@ -240,25 +246,17 @@ def service(name: str, settings: Callable[[Plan], dict[str, str]] = lambda plan:
 
 
 def scheduler_settings(plan: Plan) -> dict[str, str]:
-    if "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS" in plan.outside:
-        of_pods = (*PODS_LOGIN, *PODS_SECURITY)
-        pods = {name: plan.outside[name] for name in of_pods if name in plan.outside}
-    else:
+    pods = {}
+    if "DRIVETRAIN_KAFKA_BOOTSTRAP_SERVERS" not in plan.outside:
         login = plan.brokers.connection_of(POD)
         pods = dict(zip(PODS_LOGIN, (login.username, login.password), strict=True))
     if LAUNCHER in plan.outside:
-        names = [name for name in plan.outside if name.startswith(OF_KUBERNETES)]
-        return pods | {name: plan.outside[name] for name in (LAUNCHER, *names)}
+        return pods
     return pods | {
         "DRIVETRAIN_PODS_DIRECTORY": str(plan.home.pods),
         "DRIVETRAIN_TEMPLATE_SOCKET": str(plan.template_socket),
         "DRIVETRAIN_NODES": json.dumps([asdict(node) for node in plan.nodes]),
     }
-
-
-def cost_settings(plan: Plan) -> dict[str, str]:
-    price_book = plan.outside.get("DRIVETRAIN_PRICE_BOOK")
-    return {"DRIVETRAIN_PRICE_BOOK": price_book} if price_book else {}
 
 
 def gateway_settings(plan: Plan) -> dict[str, str]:
@@ -290,7 +288,7 @@ PARTS = (
     service("scheduler", scheduler_settings),
     service("checkpoints"),
     service("metrics"),
-    service("cost", cost_settings),
+    service("cost"),
     service("hpo"),
     service("gateway", gateway_settings),
 )

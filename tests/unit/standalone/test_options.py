@@ -20,6 +20,34 @@ def test_a_misspelt_variable_is_refused_by_its_name() -> None:
         parse([], {"DRIVETRAIN_KAFKA_BOOTSTRAP_SERVER": "kafka:9092"})
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("DRIVETRAIN_KEEP_SAMPLE_DAYS", "no such setting; did you mean DRIVETRAIN_KEEP_SAMPLES_DA"),
+        ("DRIVETRAIN_KUBERNETES_IMAGES", "no such setting; did you mean DRIVETRAIN_KUBERNETES_IM"),
+        ("DRIVETRAIN_XYZ", "no such setting; services/standalone/README.md"),
+        ("DRIVETRAIN_API_TOKEN", "the platform on one machine sets it itself"),
+        ("DRIVETRAIN_NODES", "the platform on one machine sets it itself"),
+    ],
+)
+def test_a_variable_that_is_not_taken_is_refused_with_what_to_do(name: str, reason: str) -> None:
+    with pytest.raises(BadOption, match=f"^{name}: {reason}"):
+        parse([], {name: "1"})
+
+
+def test_files_of_the_callers_settings_are_found_by_the_services(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = {"DRIVETRAIN_WEBHOOKS": "hooks.yaml", "DRIVETRAIN_TENANT_CLASSES_FILE": "classes"}
+    taken = parse([], {**given, "DRIVETRAIN_KEEP_LOGS_DAYS": "7"}).outside
+    assert taken == {
+        "DRIVETRAIN_WEBHOOKS": str(tmp_path / "hooks.yaml"),
+        "DRIVETRAIN_TENANT_CLASSES_FILE": str(tmp_path / "classes"),
+        "DRIVETRAIN_KEEP_LOGS_DAYS": "7",
+    }
+
+
 def test_variables_of_the_client_and_of_others_are_ignored() -> None:
     environment = {"DRIVETRAIN_TOKEN": "t", "DRIVETRAIN_HOME": "/tmp/x", "PATH": "/bin"}
     assert parse([], environment).outside == {}

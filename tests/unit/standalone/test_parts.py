@@ -8,9 +8,11 @@ import pytest
 
 from drivetrain_schemas.access import ACCESS
 from drivetrain_schemas.topics import SERVICES
+from services.runtime.settings import load
 from services.standalone.credentials import Credentials
 from services.standalone.home import Home
 from services.standalone.nodes import VirtualNode
+from services.standalone.own_settings import CLASSES
 from services.standalone.parts import PARTS, Layer, Plan, parts_of, port_names
 
 CREDENTIALS = Credentials(
@@ -56,6 +58,33 @@ def test_the_callers_own_variables_reach_no_service(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("DRIVETRAIN_HOME", "/elsewhere")
     assert "DRIVETRAIN_TOKEN" not in variables_of("cost", make_plan())
     assert "DRIVETRAIN_HOME" not in variables_of("template", make_plan())
+
+
+OWN = {
+    "scheduler": {"DRIVETRAIN_LEASE_SECONDS": "30", "DRIVETRAIN_CODE_URLS": '["s3://builds/"]'},
+    "checkpoints": {"DRIVETRAIN_COMMIT_SECONDS": "5"},
+    "metrics": {
+        "DRIVETRAIN_WEBHOOKS": "/etc/webhooks.yaml",
+        "DRIVETRAIN_WEBHOOK_HOSTS": '["hooks.example.com"]',
+        "DRIVETRAIN_KEEP_SAMPLES_DAYS": "30",
+        "DRIVETRAIN_COLD_AFTER_HOURS": "1",
+        "DRIVETRAIN_MAX_LOG_BYTES_PER_SECOND_OF_RUN": "65536",
+    },
+    "cost": {"DRIVETRAIN_PRICE_BOOK": "/etc/prices.yaml"},
+    "gateway": {"DRIVETRAIN_CODE_QUOTA_BYTES": str(2**30)},
+}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_the_caller_sets_what_each_service_has_of_its_own(name: str) -> None:
+    """As on a cluster; what the platform sets itself stays as it is."""
+    outside = {key: value for of_one in OWN.values() for key, value in of_one.items()}
+    tried = {"DRIVETRAIN_API_TOKEN": "x" * 16, "DRIVETRAIN_OPS_PORT": "1"}
+    before = variables_of(name, make_plan())
+    after = variables_of(name, make_plan(**outside, **tried))
+    assert after == before | OWN.get(name, {})
+    secrets = {key: "x" * 16 for key in after if key.endswith(("TOKEN", "SECRET", "TOKEN_KEY"))}
+    load(CLASSES[name], after | secrets)
 
 
 def test_only_the_gateway_knows_the_token() -> None:
