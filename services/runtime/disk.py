@@ -54,8 +54,8 @@ def read_disk(path: Path) -> Disk:
 
 
 def fullest(root: Path) -> tuple[Path, Disk]:
-    """Of the disks of this directory and of those in it, the one with the least space."""
-    others = (each for each in sorted(root.iterdir()) if each.is_mount())
+    """Of the disks of this directory and of those in it, or linked there, that with least space."""
+    others = (each for each in sorted(root.iterdir()) if each.is_dir())
     disks = [(path, read_disk(path)) for path in (root, *others)]
     order = [Space.FULL, Space.LOW, Space.ENOUGH]
     return min(disks, key=lambda each: order.index(each[1].space))

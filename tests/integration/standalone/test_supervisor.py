@@ -252,15 +252,20 @@ async def test_a_full_disk_is_reported_before_and_while_it_is(
     await supervisor.stop()
 
 
+@pytest.mark.parametrize("is_linked", [False, True])
 def test_a_directory_on_a_disk_of_its_own_is_watched_too_and_so_are_its_files(
-    tmp_path: Path,
+    tmp_path: Path, is_linked: bool
 ) -> None:
-    pods = tmp_path / "pods"
-    with mounted(pods, "size=1g,nr_inodes=2000"):
-        assert fullest(tmp_path)[1].space is Space.ENOUGH
+    home = tmp_path / "home"
+    home.mkdir()
+    pods = home / "pods"
+    if is_linked:
+        pods.symlink_to(tmp_path / "elsewhere")
+    with mounted(tmp_path / "elsewhere" if is_linked else pods, "size=1g,nr_inodes=2000"):
+        assert fullest(home)[1].space is Space.ENOUGH
         for number in range(1950):
             (pods / str(number)).touch()
-        path, disk = fullest(tmp_path)
+        path, disk = fullest(home)
         assert (path, disk.space) == (pods, Space.FULL)
         assert disk_module.warning(disk, path).startswith(f"The disk of {pods} is full")
 
