@@ -1,4 +1,5 @@
-"""Removes pod directories of finished jobs, oldest first: beyond a number of jobs or of bytes.
+"""Removes pod directories of finished jobs, oldest first: beyond a number of jobs or of bytes,
+or a share of what the disk has free.
 
 The logs in them are on the `logs` topic and in the metrics service as well; the newest directories
 are kept for inspection.
@@ -6,8 +7,10 @@ are kept for inspection.
 
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 
 from services.runtime import logs
+from services.runtime.disk import read_disk
 from services.runtime.errors import is_temporary
 from services.runtime.service import Platform
 from services.scheduler import instruments, store
@@ -17,13 +20,19 @@ log = logs.get()
 
 PERIOD_SECONDS = 60.0
 BATCH = 50
+# Of what would be free without them.
+SHARE_OF_FREE = 0.25
 
 
 class KeptDirectories:
-    def __init__(self, launcher: Launcher, *, max_jobs: int, max_bytes: int) -> None:
+    def __init__(
+        self, launcher: Launcher, *, max_jobs: int, max_bytes: int, on: Path | None = None
+    ) -> None:
+        """`on`: a directory of the disk that they are on, where it is one of this machine."""
         self._launcher = launcher
         self._max_jobs = max_jobs
         self._max_bytes = max_bytes
+        self._on = on
         # Nothing writes into a finished job's directories, so each is measured once.
         self._sizes: dict[str, int] = {}
 
@@ -63,7 +72,10 @@ class KeptDirectories:
         for job_id in newest:
             if job_id not in self._sizes:
                 self._sizes[job_id] = await self._launcher.size_bytes(job_id)
-        num_kept = count_fitting([self._sizes[job_id] for job_id in newest], self._max_bytes)
+        sizes, limit = [self._sizes[job_id] for job_id in newest], float(self._max_bytes)
+        if self._on is not None and self._on.is_dir():
+            limit = min(limit, SHARE_OF_FREE * (read_disk(self._on).free_bytes + sum(sizes)))
+        num_kept = count_fitting(sizes, limit)
         instruments.KEPT_BYTES.set(sum(self._sizes[job_id] for job_id in newest[:num_kept]))
         return num_kept
 
@@ -78,6 +90,6 @@ class KeptDirectories:
         return True
 
 
-def count_fitting(sizes: Sequence[int], limit: int) -> int:
+def count_fitting(sizes: Sequence[int], limit: float) -> int:
     """How many, from the first on, sum up to at most `limit`."""
     return sum(total <= limit for total in itertools.accumulate(sizes))

@@ -47,6 +47,7 @@ def assemble(settings: SchedulerSettings, launcher: Launcher, source: NodeSource
         launcher,
         max_jobs=settings.kept_pod_directories,
         max_bytes=settings.kept_pod_directories_bytes,
+        on=settings.pods_directory,
     )
     return Service(
         name="scheduler",

@@ -1,6 +1,7 @@
 """The reconcile loop on a real Postgres: what is emitted, in which order, what is done to pods."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from random import Random
 
 import asyncpg
@@ -17,6 +18,7 @@ from services.scheduler.kept_directories import KeptDirectories
 from services.scheduler.launchers.base import Observation
 from services.scheduler.shutdown import stop_live_runs
 from tests.handlers.scheduler.world import World, make_submit, start
+from tests.mounts import mounted
 
 JOB = job_id_for("default", "r1")
 OTHER = job_id_for("default", "r2")
@@ -445,6 +447,17 @@ async def test_kept_directories_are_bounded_together_and_the_oldest_go_first(wor
 
     assert sorted(world.launcher.removed) == sorted(jobs[:3])
     assert instruments.KEPT_BYTES._value.get() == 800
+
+
+async def test_kept_directories_are_a_share_of_what_their_disk_has(world: World, tmp_path: Path):
+    jobs = [job_id_for("default", f"r{number}") for number in range(5)]
+    for number, job_id in enumerate(jobs):
+        await run_to_its_end(world, f"r{number}")
+        world.launcher.sizes[job_id] = 100_000
+    with mounted(tmp_path / "pods", "size=1m"):
+        kept = KeptDirectories(world.launcher, max_jobs=50, max_bytes=10**9, on=tmp_path / "pods")
+        await kept.remove_old(world.platform)
+    assert sorted(world.launcher.removed) == sorted(jobs[:2])
 
 
 async def test_rows_of_runs_that_ended_long_ago_are_deleted_in_steps(world: World, monkeypatch):
