@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -10,12 +11,14 @@ import pytest
 
 from drivetrain import control, environment
 from drivetrain.messages import StepProgress, decoder
+from drivetrain.pod import supervision as supervision_module
 from drivetrain.pod import telemetry
 from drivetrain.pod.notices import Notices
 from drivetrain.pod.ranks import Rank
 from drivetrain.pod.supervision import Supervision
 from drivetrain.reporting import Reporter
 from drivetrain.samples import LastAndBest
+from tests.mounts import mounted
 from tests.trainer.pods import Pod
 
 
@@ -79,3 +82,42 @@ async def test_a_job_may_have_more_output_up_to_the_bound_of_the_operator(
     os.close(output)
     num_dropped = json.loads(supervision._telemetry._heartbeat.value)["num_dropped_log_bytes"]
     assert num_dropped == 0 if is_whole else len(line) * number // 2 < num_dropped
+
+
+@pytest.mark.parametrize("is_bounded_by_the_disk", [False, True])
+async def test_a_flood_of_output_leaves_its_first_and_its_last_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_bounded_by_the_disk: bool
+) -> None:
+    bound = 3 * 1024**2
+    with mounted(tmp_path / "disk", "size=60m") if is_bounded_by_the_disk else nullcontext():
+        if not is_bounded_by_the_disk:
+            monkeypatch.setattr(supervision_module, "MAX_LOG_FILE_BYTES", bound)
+        pod = Pod(tmp_path / "disk", command="true")
+        with control.listen(tmp_path / "socket") as listener:
+            rank = Rank(0, os.getpid(), 0)
+            supervision = Supervision(pod.spec, Notices(pod.directory), [rank], listener)
+            for number in range(8 * 1024):
+                supervision._keep(b"%08d" % number + b"x" * 1015 + b"\n")
+            supervision._log_file.close()
+        kept = {path.name: path.read_bytes() for path in pod.directory.glob("log*")}
+    assert kept["log"].startswith(b"00000000x")
+    assert kept["log.last"].splitlines()[-1].startswith(b"00008191x")
+    end = (kept["log.before"] + kept["log.last"]).splitlines()
+    assert [int(line[:8]) for line in end] == list(range(8192 - len(end), 8192))
+    assert bound * 0.6 < sum(map(len, kept.values())) < bound * 1.01
+
+
+async def test_a_directory_in_the_place_of_the_last_lines_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervision_module, "MAX_LOG_FILE_BYTES", 0)
+    pod = Pod(tmp_path, command="true")
+    (pod.directory / "log.last").mkdir()
+    (pod.directory / "log.before").write_text("of the job")
+    with control.listen(tmp_path / "socket") as listener:
+        rank = Rank(0, os.getpid(), 0)
+        supervision = Supervision(pod.spec, Notices(pod.directory), [rank], listener)
+        for _ in range(3):
+            supervision._keep(b"x" * 1024**2)
+        supervision._log_file.close()
+    assert (pod.directory / "log").stat().st_size == 1024**2

@@ -2,7 +2,8 @@
 
 Pure: from bytes and the time to chunks of lines. What exceeds the rate is left out by whole
 lines and counted, so a rank with much output cannot overload the platform. A progress bar is a line
-every few seconds. The pod's `log` file keeps everything.
+every few seconds. The pod's file `log` has everything; of very much, the first and the last is kept
+in `log`, `log.before` and `log.last`.
 """
 
 import re

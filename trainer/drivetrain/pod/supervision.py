@@ -15,7 +15,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
 
 from drivetrain import control
 from drivetrain.messages import (
@@ -36,7 +35,7 @@ from drivetrain.messages import (
 from drivetrain.pod import failures, memory, outcome, processes
 from drivetrain.pod.alone import Alone, listens
 from drivetrain.pod.events import Events
-from drivetrain.pod.files import open_to_append
+from drivetrain.pod.files import KeptOutput
 from drivetrain.pod.logs import BURST_BYTES, RankLog, RateLimit
 from drivetrain.pod.notices import TAKEN, Notices
 from drivetrain.pod.ranks import Rank
@@ -58,7 +57,9 @@ GRACE_FOR_LEFTOVERS_SECONDS = 1.0
 FLUSH_SECONDS = 3.0
 # The launcher allows a shim more than this past the deadline of a notice.
 SAVE_AFTER_DEADLINE_SECONDS = 3.0
-MAX_LOG_FILE_BYTES = 1024**3
+# Of the output that is kept in files; between them a share of what the disk has free at the start.
+MIN_LOG_FILE_BYTES, MAX_LOG_FILE_BYTES = 1024**2, 1024**3
+SHARE_OF_FREE = 0.05
 _TICK_SECONDS = 0.25
 _PHASES = ("training", "checkpointing", "stopping")
 _logger = logging.getLogger("drivetrain.pod")
@@ -355,8 +356,8 @@ class Supervision:
         return True
 
     def _keep(self, data: bytes) -> None:
-        with suppress(OSError):  # a full disk must not end the pod
-            if self._log_file is not None and self._log_file.tell() < MAX_LOG_FILE_BYTES:
+        with suppress(OSError, ValueError):  # a full disk must not end the pod
+            if self._log_file is not None:
                 self._log_file.write(data)
 
     def _forward_logs(self, is_last: bool = False) -> None:
@@ -489,9 +490,11 @@ class Supervision:
         self.reported_step = max(self.reported_step, *steps)
 
 
-def _open_log(path: Path) -> BinaryIO | None:
+def _open_log(path: Path) -> KeptOutput | None:
     try:
-        return open_to_append(path)
+        disk = os.statvfs(path.parent)
+        share = int(SHARE_OF_FREE * disk.f_bavail * disk.f_frsize)
+        return KeptOutput(path, max(MIN_LOG_FILE_BYTES, min(MAX_LOG_FILE_BYTES, share)) // 3)
     except (OSError, ValueError) as error:
         _logger.warning("output is forwarded and not kept in a file: %s", error)
         return None
