@@ -13,7 +13,7 @@ import asyncpg
 from services.gateway.instruments import CODE_BYTES, CODE_DELETED
 from services.gateway.model_age import STALE_SECONDS, ModelAge
 from services.runtime import logs
-from services.runtime.errors import is_temporary
+from services.runtime.repeating import repeat
 from services.runtime.service import Platform
 
 log = logs.get()
@@ -70,19 +70,17 @@ async def add(connection: asyncpg.Connection, sizes: Mapping[tuple[str, str], in
 async def tidy(model_age: ModelAge, platform: Platform) -> None:
     """A task of the service: deletes nothing while the read model does not know every request."""
     is_known = False
-    while True:
-        try:
-            if not is_known:
-                await find(platform)
-                is_known = True
-            elif model_age.seconds(platform.clock.now()) < STALE_SECONDS:
-                while await delete_some(platform) == STEP_ARCHIVES:
-                    continue
-        except Exception as error:
-            if not is_temporary(error):
-                raise
-            log.warning("unused code is not deleted", error=repr(error))
-        await platform.clock.sleep(PASS_SECONDS)
+
+    async def work() -> None:
+        nonlocal is_known
+        if not is_known:
+            await find(platform)
+            is_known = True
+        elif model_age.seconds(platform.clock.now()) < STALE_SECONDS:
+            while await delete_some(platform) == STEP_ARCHIVES:
+                continue
+
+    await repeat(work, platform.clock, PASS_SECONDS, "unused code is not deleted")
 
 
 async def find(platform: Platform) -> None:

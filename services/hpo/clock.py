@@ -6,6 +6,7 @@ do in slices, each in a transaction of its own; other studies go on in between.
 """
 
 from collections.abc import Awaitable
+from functools import partial
 
 from services.hpo import gauges, instruments, saved, spending, store
 from services.hpo.core import inputs
@@ -15,6 +16,7 @@ from services.runtime import logs
 from services.runtime.clock import Clock
 from services.runtime.database import Database
 from services.runtime.errors import is_temporary
+from services.runtime.repeating import repeat
 from services.runtime.service import Platform
 
 log = logs.get()
@@ -24,14 +26,8 @@ LOOK_SECONDS = 5.0
 
 async def watch(platform: Platform) -> None:
     """Until cancelled."""
-    while True:
-        try:
-            await look(platform.database, platform.clock)
-        except Exception as error:
-            if not is_temporary(error):
-                raise
-            log.warning("limits of studies wait for Postgres", error=repr(error))
-        await platform.clock.sleep(LOOK_SECONDS)
+    work = partial(look, platform.database, platform.clock)
+    await repeat(work, platform.clock, LOOK_SECONDS, "limits of studies wait for Postgres")
 
 
 async def look(database: Database, clock: Clock) -> None:

@@ -20,8 +20,8 @@ from services.metrics.instruments import MEDIA_DELETED, MEDIA_FAILURES
 from services.metrics.settings import MetricsSettings
 from services.runtime import logs
 from services.runtime.database import Database
-from services.runtime.errors import is_temporary
 from services.runtime.object_store import ObjectStore
+from services.runtime.repeating import repeat
 from services.runtime.service import Platform
 from services.runtime.transaction import Tx
 
@@ -43,15 +43,8 @@ async def delete_media(platform: Platform) -> None:
     days = platform.settings.keep_media_days
     keep = None if days is None else timedelta(days=days)
     deleter = MediaDeleter(platform.database, platform.object_store, keep)
-    while True:
-        try:
-            await deleter.run_alone()
-        except Exception as error:
-            if not is_temporary(error):
-                raise
-            MEDIA_FAILURES.inc()
-            log.warning("old media stay in the object store for now", error=str(error))
-        await platform.clock.sleep(LOOK_SECONDS)
+    waits = "old media stay in the object store for now"
+    await repeat(deleter.run_alone, platform.clock, LOOK_SECONDS, waits, MEDIA_FAILURES)
 
 
 class MediaDeleter:

@@ -27,7 +27,6 @@ from services.runtime.bus import (
 )
 from services.runtime.clock import Clock
 from services.runtime.database import Database
-from services.runtime.errors import is_temporary
 from services.runtime.flow import Flow, Key
 from services.runtime.instruments import (
     OUTBOX_AGE,
@@ -39,6 +38,7 @@ from services.runtime.instruments import (
     PUBLISHED,
 )
 from services.runtime.outbox import unpack
+from services.runtime.repeating import repeat
 
 log = logs.get()
 
@@ -109,14 +109,7 @@ class Relay:
         database.on_emitted = self._wake.set
 
     async def run(self) -> None:
-        while True:
-            try:
-                await self._relay()
-            except Exception as error:
-                if not is_temporary(error):
-                    raise
-                log.warning("relay waits for Postgres", error=repr(error))
-            await self._clock.sleep(RETRY_SECONDS)
+        await repeat(self._relay, self._clock, RETRY_SECONDS, "relay waits for Postgres")
 
     async def drain(self) -> None:
         """Publish what can be published now and return.

@@ -35,8 +35,8 @@ from drivetrain_schemas.topics import TOPICS, Topic
 from services.runtime import logs
 from services.runtime.clock import Clock
 from services.runtime.database import Database
-from services.runtime.errors import is_temporary
 from services.runtime.instruments import PRUNED
+from services.runtime.repeating import repeat
 
 log = logs.get()
 
@@ -119,14 +119,7 @@ class Retention:
         self._keep = {topic_prefix + topic.name: inbox_keep(topic) for topic in TOPICS}
 
     async def run(self) -> None:
-        while True:
-            try:
-                await self.prune()
-            except Exception as error:
-                if not is_temporary(error):
-                    raise
-                log.warning("pruning waits for Postgres", error=repr(error))
-            await self._clock.sleep(PASS_SECONDS)
+        await repeat(self.prune, self._clock, PASS_SECONDS, "pruning waits for Postgres")
 
     async def prune(self) -> None:
         """One pass: delete every row that may be deleted."""

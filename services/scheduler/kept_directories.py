@@ -7,11 +7,12 @@ are kept for inspection.
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from services.runtime import logs
 from services.runtime.disk import read_disk
-from services.runtime.errors import is_temporary
+from services.runtime.repeating import repeat
 from services.runtime.service import Platform
 from services.scheduler import instruments, store
 from services.scheduler.launchers.base import Launcher, LauncherUnavailable
@@ -38,14 +39,8 @@ class KeptDirectories:
 
     async def run(self, platform: Platform) -> None:
         """A task of the service."""
-        while True:
-            try:
-                await self.remove_old(platform)
-            except Exception as error:
-                if not is_temporary(error):
-                    raise
-                log.warning("pod directories not checked", error=repr(error))
-            await platform.clock.sleep(PERIOD_SECONDS)
+        work = partial(self.remove_old, platform)
+        await repeat(work, platform.clock, PERIOD_SECONDS, "pod directories not checked")
 
     async def remove_old(self, platform: Platform) -> None:
         """Everything beyond the bounds, in batches; what fails is tried again next time."""

@@ -5,8 +5,10 @@ Jobs stay for ever, for a request is known again by its job. Heartbeats and sigh
 run; a row that was written at the same time as that end is deleted here.
 """
 
+from functools import partial
+
 from services.runtime import logs
-from services.runtime.errors import is_temporary
+from services.runtime.repeating import repeat
 from services.runtime.service import Platform
 from services.scheduler import instruments, store_retention
 
@@ -19,14 +21,7 @@ BATCH = 500
 
 async def run(platform: Platform) -> None:
     """A task of the service."""
-    while True:
-        try:
-            await prune(platform)
-        except Exception as error:
-            if not is_temporary(error):
-                raise
-            log.warning("old rows not deleted", error=repr(error))
-        await platform.clock.sleep(PERIOD_SECONDS)
+    await repeat(partial(prune, platform), platform.clock, PERIOD_SECONDS, "old rows not deleted")
 
 
 async def prune(platform: Platform) -> None:

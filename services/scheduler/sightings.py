@@ -4,13 +4,12 @@ The loop looks at pods several times a second and keeps that in memory; one stat
 for all of them.
 """
 
-from services.runtime import logs
-from services.runtime.errors import is_temporary
+from functools import partial
+
+from services.runtime.repeating import repeat
 from services.runtime.service import Platform
 from services.scheduler import store_sightings
 from services.scheduler.pods import Pods
-
-log = logs.get()
 
 SIGHTING_SECONDS = 3.0
 
@@ -21,14 +20,8 @@ class Sightings:
 
     async def run(self, platform: Platform) -> None:
         """A task of the service."""
-        while True:
-            try:
-                await self.store(platform)
-            except Exception as error:
-                if not is_temporary(error):
-                    raise
-                log.warning("sightings not stored", error=repr(error))
-            await platform.clock.sleep(SIGHTING_SECONDS)
+        work = partial(self.store, platform)
+        await repeat(work, platform.clock, SIGHTING_SECONDS, "sightings not stored")
 
     async def store(self, platform: Platform) -> None:
         ages = self._pods.seconds_since_alive()

@@ -32,8 +32,9 @@ from services.metrics.instruments import (
 from services.metrics.settings import MetricsSettings
 from services.runtime import logs
 from services.runtime.database import Database
-from services.runtime.errors import StoreError, is_temporary
+from services.runtime.errors import StoreError
 from services.runtime.object_store import NoSuchObject, ObjectStore
+from services.runtime.repeating import repeat
 from services.runtime.service import Platform
 
 log = logs.get()
@@ -72,15 +73,8 @@ async def tier(platform: Platform) -> None:
     """Until cancelled."""
     assert isinstance(platform.settings, MetricsSettings)
     tierer = Tierer(platform.database, platform.object_store, policy_of(platform.settings))
-    while True:
-        try:
-            await tierer.run_alone()
-        except Exception as error:
-            if not is_temporary(error):
-                raise
-            COLD_FAILURES.inc()
-            log.warning("old samples stay in Postgres for now", error=str(error))
-        await platform.clock.sleep(LOOK_SECONDS)
+    waits = "old samples stay in Postgres for now"
+    await repeat(tierer.run_alone, platform.clock, LOOK_SECONDS, waits, COLD_FAILURES)
 
 
 class ReadBackOther(StoreError):

@@ -30,8 +30,9 @@ from services.metrics.logs.segment_store import Due
 from services.metrics.settings import MetricsSettings
 from services.runtime import logs
 from services.runtime.database import Database
-from services.runtime.errors import StoreError, is_temporary
+from services.runtime.errors import StoreError
 from services.runtime.object_store import NoSuchObject, ObjectStore
+from services.runtime.repeating import repeat
 from services.runtime.service import Platform
 
 log = logs.get()
@@ -69,15 +70,8 @@ async def move_logs(platform: Platform) -> None:
     """Until cancelled."""
     assert isinstance(platform.settings, MetricsSettings)
     mover = LogMover(platform.database, platform.object_store, policy_of(platform.settings))
-    while True:
-        try:
-            await mover.run_alone()
-        except Exception as error:
-            if not is_temporary(error):
-                raise
-            LOG_FAILURES.inc()
-            log.warning("lines stay in Postgres for now", error=str(error))
-        await platform.clock.sleep(LOOK_SECONDS)
+    waits = "lines stay in Postgres for now"
+    await repeat(mover.run_alone, platform.clock, LOOK_SECONDS, waits, LOG_FAILURES)
 
 
 class LogMover:

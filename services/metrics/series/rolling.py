@@ -26,14 +26,11 @@ from services.metrics.series.level_store import (
     SeriesKey,
     StoredChunk,
 )
-from services.runtime import logs
 from services.runtime.clock import Clock
 from services.runtime.database import Database
-from services.runtime.errors import is_temporary
+from services.runtime.repeating import repeat
 from services.runtime.service import Platform
 from services.runtime.transaction import Tx
-
-log = logs.get()
 
 LOOK_SECONDS = 5.0
 # Chunks that one look reads; their series are handled before the next look.
@@ -49,14 +46,8 @@ _START = SeriesKey("", 0, "")
 async def roll(platform: Platform) -> None:
     """Until cancelled."""
     roller = Roller(platform.database, platform.clock)
-    while True:
-        try:
-            await roller.roll_all()
-        except Exception as error:
-            if not is_temporary(error):
-                raise
-            log.warning("adding samples to levels waits for Postgres", error=repr(error))
-        await platform.clock.sleep(LOOK_SECONDS)
+    waits = "adding samples to levels waits for Postgres"
+    await repeat(roller.roll_all, platform.clock, LOOK_SECONDS, waits)
 
 
 class Roller:
