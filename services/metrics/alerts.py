@@ -94,7 +94,9 @@ async def clear(
 
 
 async def clear_all(tx: Tx, run: RunRow, detail: str, cause: Event[Payload]) -> None:
-        await raise_once(tx, of(record, kind, reason), about=about)
+    """The run has ended: nothing about it needs attention any more."""
+    for alert in await store.active_alerts(tx.connection, run.run_id):
+        await clear(tx, run, alert, detail, cause)
 
 
 def _run(record: OfRun) -> dict[str, Any]:
