@@ -34,7 +34,7 @@ test-heavy: environment ## what `make test` leaves out for the sake of time
 		--ignore=tests/kubernetes/scenarios -m heavy -n 2 --no-loadscope-reorder $(ARGS)
 
 test-all: environment ## `make test` and all its heavy variants, every failure, every benchmark in small
-	@$(VENV_PYTHON) -m pytest tests --ignore=tests/exchange --ignore=tests/kubernetes/scenarios -n 2 $(ARGS)
+	@$(VENV_PYTHON) -m pytest tests --ignore=tests/exchange --ignore=tests/kubernetes/scenarios -n 3 $(ARGS)
 	@$(VENV_PYTHON) -m benchmarks.run --quick
 
 suites: environment ## the heavy suites that the changes since BASE ask for (CONTRIBUTING.md)

@@ -23,6 +23,7 @@ for _ in range(64):
 
 
 @pytest.mark.skipif(bool(cgroups.why_none()), reason=f"no limit here: {cgroups.why_none()}")
+@pytest.mark.heavy
 def test_a_job_over_its_memory_fails_with_the_reason_and_alone(
     platform: StandalonePlatform,
 ) -> None:
@@ -38,6 +39,7 @@ def test_a_job_over_its_memory_fails_with_the_reason_and_alone(
     assert other.wait_final()["state"] == "succeeded"
 
 
+@pytest.mark.heavy
 def test_a_full_tmp_fails_the_job_that_filled_it_and_nothing_else(tmp_path: Path) -> None:
     with (
         tempfile.TemporaryDirectory(dir="/tmp") as place,

@@ -61,6 +61,7 @@ async def test_pages_without_and_with_something_of_everything(site: Site, browse
     assert await faults(site, browser, await filled(site)) == {}
 
 
+@pytest.mark.heavy
 async def test_pages_of_ten_thousand_jobs(
     database: OpenDatabase, assets: Path, browser: Browser
 ) -> None:

@@ -67,6 +67,7 @@ async def forward(part: str, path: str, parameters: Any) -> Any:
     return PARTS.get(path, SPEND)
 
 
+@pytest.mark.heavy
 async def test_the_api_does_what_its_document_says(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,6 +109,7 @@ async def test_a_pod_over_its_memory_is_killed_with_the_reason(
 
 
 @needs_groups
+@pytest.mark.heavy
 async def test_a_fork_bomb_ends_with_its_pod_and_alone(launcher: LocalLauncher) -> None:
     other, bomb = spec_of(SLEEP, 1), spec_of([sys.executable, "-c", FORKS])
     await launcher.launch(other)
@@ -141,6 +142,7 @@ async def test_a_pod_that_starts_no_rank_leaves_no_group(launcher: LocalLauncher
 
 
 @needs_groups
+@pytest.mark.heavy
 async def test_the_group_of_a_killed_pod_is_removed(launcher: LocalLauncher) -> None:
     spec = spec_of(SLEEP, memory_bytes=MIB * 500)
     await launcher.launch(spec)
@@ -152,6 +154,7 @@ async def test_the_group_of_a_killed_pod_is_removed(launcher: LocalLauncher) -> 
     assert not any(group.exists() for group in groups)
 
 
+@pytest.mark.heavy
 async def test_the_kernel_takes_a_program_before_the_platform_and_dumps_no_memory(
     launcher: LocalLauncher,
 ) -> None:

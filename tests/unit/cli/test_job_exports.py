@@ -4,6 +4,7 @@ import contextlib
 import csv
 import errno
 import resource
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,7 @@ def test_a_write_that_fails_is_said_and_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, cli: RunCli, tmp_path: Path, kind: str
 ) -> None:
     """A limit on the size of files stands for the full disk: the write fails after some bytes."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # modules would be cut off as well
     monkeypatch.setattr(session, "connect", make_job().gateway)
     target = tmp_path / "target"
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -27,14 +27,17 @@ def best_ones(name: str, seeds: range) -> list[float]:
     return [min(finals(SURFACES[name], seed, "auto", NUM_TRIALS), default=1.0) for seed in seeds]
 
 
+@pytest.mark.heavy
 def test_one_parameter_does_not_keep_all_trials_in_one_wide_valley() -> None:
     assert sum(best > 0.1 for best in best_ones("one parameter", range(12))) == 0
 
 
+@pytest.mark.heavy
 def test_a_plateau_is_left() -> None:
     assert sum(best > 0.1 for best in best_ones("plateau", range(12))) == 0
 
 
+@pytest.mark.heavy
 def test_outliers_hide_no_good_place() -> None:
     assert sum(best > 0.1 for best in best_ones("outliers", range(12))) == 0
 
@@ -43,6 +46,7 @@ def test_outliers_hide_no_good_place() -> None:
     ("name", "seeds"),
     [("divergence", range(12)), ("step", range(8, 20)), ("explosion", range(12))],
 )
+@pytest.mark.heavy
 def test_a_good_place_is_found_where_most_of_the_space_diverges(name: str, seeds: range) -> None:
     assert sum(best > 0.1 for best in best_ones(name, seeds)) == 0
 
@@ -55,6 +59,7 @@ def test_where_early_values_mislead_trials_go_on_to_complete(name: str, fewest: 
     assert min(counts) >= fewest, counts
 
 
+@pytest.mark.heavy
 def test_where_early_values_tell_the_end_most_trials_stop() -> None:
     with_it, without = (
         [min(finals(CURVES["telling"], seed, "random", 60, how)) for seed in range(6)]
@@ -71,6 +76,7 @@ def test_asha_goes_on_where_values_tie() -> None:
 
 
 @pytest.mark.parametrize("name", ["late", "noise"])
+@pytest.mark.heavy
 def test_the_sampler_learns_no_places_from_values_that_tell_nothing(name: str) -> None:
     ends = [min(finals(CURVES[name], seed, "auto", 40, AUTO)) for seed in range(6)]
     assert sum(end > 0.1 for end in ends) == 0, ends
