@@ -1,6 +1,7 @@
 """A service stops on request, whatever it waits for, and abandons what does not end."""
 
 import asyncio
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -123,4 +124,8 @@ async def test_the_exit_code_says_why(
                 raise failure
 
     monkeypatch.setattr(service_module, "Running", Played)
-    assert await run(cost_at(1, "postgresql://x")) == want_code
+    try:
+        assert await run(cost_at(1, "postgresql://x")) == want_code
+    finally:  # its process would have ended; forks of this one would not be ended by a signal
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().remove_signal_handler(number)
