@@ -212,6 +212,7 @@ async def test_a_key_below_an_object_is_refused_in_a_directory(tmp_path: Path) -
         await store.put("x/y", b"2")
 
 
+@pytest.mark.heavy
 async def test_an_unavailable_s3_is_a_temporary_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in s3_server.ENVIRONMENT.items():
         monkeypatch.setenv(name, value)

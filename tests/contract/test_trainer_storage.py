@@ -216,6 +216,7 @@ def test_an_empty_directory_or_another_store_in_its_place_is_unavailable(
         storage.put("a", b"1")
 
 
+@pytest.mark.heavy
 def test_an_unavailable_s3_is_a_storage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")

@@ -76,6 +76,7 @@ def test_the_step_of_the_best_value_is_saved(tmp_path: Path, ranks, mode, at_lea
     assert "was not saved" not in ended.output
 
 
+@pytest.mark.heavy
 def test_a_best_value_without_a_checkpoint_is_reported(tmp_path: Path) -> None:
     ended = train_as_in_a_pod(tmp_path, 1, "steps", share=-1.0)
     assert "best score 0 at step 28 was not saved; best saved: -28 at step 56" in ended.output

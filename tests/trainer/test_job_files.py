@@ -200,6 +200,7 @@ def test_files_are_saved_while_a_program_runs(make_pod: MakePod) -> None:
     assert printed(again) == ["early"]
 
 
+@pytest.mark.heavy
 def test_a_retry_goes_back_before_files_that_an_attempt_failed_with(make_pod: MakePod) -> None:
     """Killed while it wrote its state: the whole version is the one that was saved before."""
     writes = "echo whole > state; until [ -e torn ]; do sleep 0.02; done; : > state; kill -9 $$"

@@ -16,7 +16,12 @@ SCRIPT = str(SCRIPTS / "under_a_launcher.py")
 @pytest.mark.parametrize(
     ("launcher", "is_warm"),
     [
-        pytest.param("torchrun --standalone --nproc-per-node 2", False, id="torchrun"),
+        pytest.param(
+            "torchrun --standalone --nproc-per-node 2",
+            False,
+            id="torchrun",
+            marks=pytest.mark.heavy,
+        ),
         pytest.param(
             "python -m torch.distributed.run",
             True,

@@ -175,6 +175,7 @@ def test_a_habit_does_what_it_does_with_plain_python(
     assert "Traceback" not in str(want)
 
 
+@pytest.mark.heavy
 def test_ranks_and_jobs_that_set_no_seed_draw_different_numbers(
     template: Path, pods_root: Path, tmp_path: Path
 ) -> None:

@@ -25,7 +25,8 @@ def output_of(pod: Pod) -> list[LogsWritten]:
 @pytest.mark.parametrize(
     ("printed", "num_bytes"),
     [
-        ("b'x' * 5_000_000", 5_000_000),  # one line without an end
+        # one line without an end
+        pytest.param("b'x' * 5_000_000", 5_000_000, marks=pytest.mark.heavy),
         pytest.param("b'line of a flood\\n' * 12_500_000", 200_000_000, marks=pytest.mark.heavy),
         ("b'\\x00\\xff\\xfe\\x1b[31m\\x1b]0;title\\x07\\r\\n' * 10", 190),
     ],

@@ -213,6 +213,7 @@ async def test_logs_are_searched_and_downloaded_and_show_the_error(
     await context.close()
 
 
+@pytest.mark.heavy
 async def test_hidden_tabs_leave_their_connections_to_the_one_that_is_shown(
     site: Site, browser: Browser
 ) -> None:

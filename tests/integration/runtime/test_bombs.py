@@ -96,6 +96,7 @@ async def test_bombs_of_every_codec_cost_their_readers_a_bounded_memory(
     assert read["growth_bytes"] < MOST_GROWTH_BYTES
 
 
+@pytest.mark.heavy
 async def test_a_service_parks_bombs_and_handles_what_follows_them(
     kafka: KafkaAccess,
     postgres_dsn: str,

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import pytest
 from structlog.testing import capture_logs
 
 from services.runtime import tracing
@@ -34,6 +35,7 @@ def test_without_a_collector_the_sdk_is_not_imported() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.heavy
 async def test_a_collector_that_does_not_answer_is_told_once() -> None:
     with capture_logs() as logged:
         tracing.start("tests", {tracing.ENDPOINT: NOBODY})

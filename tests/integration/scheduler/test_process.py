@@ -284,6 +284,7 @@ async def test_a_killed_shim_is_lost_and_nothing_of_it_is_left(
     assert not any(map(left_of, pods))
 
 
+@pytest.mark.heavy
 async def test_silence_is_suspected_while_every_partition_brings_the_beacons_back(
     kafka: KafkaAccess, postgres_dsn: str, topic_prefix: str, tmp_path: Path
 ):

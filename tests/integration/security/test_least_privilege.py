@@ -225,6 +225,7 @@ async def until(gateway: httpx.AsyncClient, path: str, has: str, seconds: float 
     return text
 
 
+@pytest.mark.heavy
 async def test_a_job_trains_where_everyone_has_the_least_rights(platform: Platform) -> None:
     """Its metrics, logs and reports arrive by the pods' account; every service does its part."""
     gateway = platform.gateway

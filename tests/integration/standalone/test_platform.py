@@ -101,6 +101,7 @@ async def count_rows(home: Path) -> int:
     return int(count)
 
 
+@pytest.mark.heavy
 async def test_one_data_directory_through_refusal_kill_9_and_an_orderly_stop(
     tmp_path: Path,
 ) -> None:

@@ -85,6 +85,7 @@ async def test_a_server_whose_path_is_too_long_for_a_socket_has_a_port() -> None
     )
 
 
+@pytest.mark.heavy
 async def test_logins_without_a_password_hold_the_connections_for_seconds_only(
     tmp_path: Path,
 ) -> None:
