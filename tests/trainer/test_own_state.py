@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import drivetrain
-from drivetrain import held_state
+from drivetrain import checkpointing, held_state
 from drivetrain.held_state import HeldState, Moment, Stored
 from drivetrain.parallel import World
 from tests.trainer.test_honest_loop import log
@@ -92,17 +92,40 @@ def test_what_cannot_be_kept_is_refused_after_the_first_step() -> None:
         run_with_a_set()
 
 
-def test_more_than_a_checkpoint_keeps_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run_with_long_lists() -> None:
-        with drivetrain.run(max_steps=9, checkpoint_every_steps=2) as run:
+def test_more_than_a_checkpoint_keeps_is_refused_after_the_first_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run_with_a_long_list() -> None:
+        with drivetrain.run(max_steps=9) as run:
             run.resume(thing=State())
-            kept = run.state(losses=[], of_any_size=torch.zeros(30_000))
-            for _ in run.steps():
-                kept.losses += [0.123] * 1000
+            run.state(losses=[0.123] * 3000, of_any_size=torch.zeros(30_000))
+            for step in run.steps():
+                assert step == 1
 
     monkeypatch.setattr(held_state, "MAX_STATE_BYTES", 20_000)
     with pytest.raises(drivetrain.NotStorable, match=r"holds more than"):
-        run_with_long_lists()
+        run_with_a_long_list()
+
+
+def test_a_run_whose_lists_grow_too_long_is_warned_and_keeps_them(
+    monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    def run_with_a_list_that_grows(stop_at: int = 0) -> list[float]:
+        with drivetrain.run(max_steps=9, checkpoint_every_steps=2) as run:
+            run.resume(thing=State())
+            kept = run.state(losses=[])
+            for step in run.steps():
+                kept.losses += [step / 8] * 1000
+                if step == stop_at:
+                    signal.raise_signal(signal.SIGTERM)
+        return list(kept.losses)
+
+    for module in (held_state, checkpointing):
+        monkeypatch.setattr(module, "MAX_STATE_BYTES", 20_000)
+    with pytest.raises(SystemExit):
+        run_with_a_list_that_grows(7)
+    assert log.text.count("run.state holds more than 16 MiB") == 1
+    assert run_with_a_list_that_grows() == [step / 8 for step in range(1, 10) for _ in range(1000)]
 
 
 @pytest.mark.parametrize("keeps", [False, True])

@@ -26,7 +26,7 @@ from drivetrain.files.agreeing import agree_on_another_machine
 from drivetrain.files.saving import Captured
 from drivetrain.files.with_checkpoints import NotTaken, open_checkpoint_files
 from drivetrain.hashing import Hashed
-from drivetrain.held_state import HeldState, Moment
+from drivetrain.held_state import LESS, MAX_STATE_BYTES, TOO_MUCH, HeldState, Moment
 from drivetrain.messages import CheckpointSaved, Resumed, SaveFailed
 from drivetrain.parallel import World
 from drivetrain.reporting import Reporter
@@ -201,6 +201,10 @@ class Checkpointer:
         started = time.monotonic()
         self._number += 1
         state, tensors = self._held.encode(moment)
+        text = json.dumps(state)
+        if len(text) > MAX_STATE_BYTES:  # what grew that much in hours is not lost for it
+            detail = f"{TOO_MUCH}: each checkpoint stops training to write it. {LESS.capitalize()}"
+            self._reporter.warn("large_state", detail)
         if not is_final:
             tensors = tree.copied(tensors)
         samples = self._reporter.unacknowledged() if self._world.rank == 0 else []
@@ -214,7 +218,7 @@ class Checkpointer:
             number=self._number,
             directory=self._directory_of(moment.step),
             moment=moment,
-            state=json.dumps(state),
+            state=text,
             extras=extras,
             metrics=metrics,
             is_best=is_best,

@@ -19,6 +19,7 @@ from drivetrain.parallel import World, unwrap
 from drivetrain.tensor_files import Tensors
 
 MAX_STATE_BYTES = 16 * 2**20
+TOO_MUCH, LESS = "run.state holds more than 16 MiB", "keep long lists as arrays or in files"
 _logger = logging.getLogger("drivetrain")
 
 
@@ -65,10 +66,12 @@ class HeldState:
             self._things[name] = thing
 
     def check(self, moment: Moment) -> None:
-        """Refuse now what a save would refuse later. Copies nothing."""
+        """Refuse now what a save would refuse later, and too much. Copies nothing."""
         for name, thing in self._things.items():
             _refuse_unstorable(name, thing)
-        _encode_loop(moment, tree.Collected())
+        loop = tree.encode(moment.loop, "run", tree.Collected())
+        if moment.step == 1 and len(json.dumps(loop)) > MAX_STATE_BYTES:
+            raise NotStorable(f"{TOO_MUCH}: {LESS}")
 
     def fingerprint(self) -> int:
         """Equal on ranks with equal weights; 0 where shards of weights are held."""
@@ -86,7 +89,7 @@ class HeldState:
 
     def encode(self, moment: Moment) -> tuple[dict[str, Any], Tensors]:
         tensors = tree.Collected()
-        loop = _encode_loop(moment, tensors)
+        loop = tree.encode(moment.loop, "run", tensors)
         state = {
             "step": moment.step,
             "epoch": moment.epoch,
@@ -125,13 +128,6 @@ class HeldState:
         tensors = own.tensors | {name: own.tensors[name].to(self._world.device) for name in moved}
         loop = tree.decode(own.document.get("loop", {}), tensors)
         return Moment(document["step"], document["epoch"], document["batches"], loop)
-
-
-def _encode_loop(moment: Moment, tensors: tree.Collected) -> Any:
-    encoded = tree.encode(moment.loop, "run", tensors)
-    if len(json.dumps(encoded)) > MAX_STATE_BYTES:
-        raise NotStorable("run.state holds more than 16 MiB: keep long lists as arrays or in files")
-    return encoded
 
 
 def _refuse_unstorable(name: str, thing: Any) -> None:
