@@ -97,7 +97,13 @@ def test_all_files_keep_their_places_modes_and_times(cli: RunCli, platform: Fake
 
 
 @pytest.mark.parametrize(
-    ("num_files", "path", "num_requests"), [(100, "f", 1), (101, "f", 2), (41, "f" * 97, 2)]
+    ("num_files", "path", "num_requests"),
+    [
+        (100, "f", 1),
+        (101, "f", 2),
+        (41, "f" * 97, 2),
+        (41, "\N{LATIN SMALL LETTER U WITH DIAERESIS}" * 16, 2),
+    ],
 )
 def test_small_files_are_asked_for_together(
     cli: RunCli, platform: FakePlatform, num_files: int, path: str, num_requests: int

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from drivetrain.cli.errors import InvalidInput, NoAnswer, NotFound
 from drivetrain.cli.output import Item
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from drivetrain.cli.gateway import Gateway, Query
 
 MAX_BATCH_FILES = 100
-MAX_BATCH_CHARACTERS = 4000  # of their paths, which are in the address of one request
+MAX_BATCH_CHARACTERS = 4000  # of their paths, as they are in the address of one request
 _OVERWRITE_FIX = "write --overwrite, or choose another directory with --to"
 
 
@@ -82,10 +83,11 @@ def _batches(files: Sequence[Item]) -> Iterator[list[Item]]:
         if file["size_bytes"] > MAX_PACKED_FILE_BYTES:
             yield [file]
             continue
-        length += len(file["path"])
+        own = len(quote(file["path"], safe=""))
+        length += own
         if batch and (len(batch) == MAX_BATCH_FILES or length > MAX_BATCH_CHARACTERS):
             yield batch
-            batch, length = [], len(file["path"])
+            batch, length = [], own
         batch.append(file)
     if batch:
         yield batch
