@@ -42,10 +42,11 @@ def make(name: str, memory_bytes: int | None, max_tasks: int) -> tuple[str, ...]
 
 
 def remove(name: str) -> None:
-    """Unless a process is left in it."""
+    """With those below, which its programs have made; unless a process is left in one."""
     with suppress(OSError):
         for place in set(places(_OWN.read_text(), _ROOT)):
-            (place / name).rmdir()
+            for group in sorted((place / name).glob("**/"), reverse=True):
+                group.rmdir()
 
 
 def places(own: str, root: Path) -> list[Path]:

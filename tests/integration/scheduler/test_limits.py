@@ -141,6 +141,43 @@ async def test_a_pod_that_starts_no_rank_leaves_no_group(launcher: LocalLauncher
     assert [group.exists() for group in groups_of(launcher, spec)] == [False, False]
 
 
+MAKES_GROUPS = """
+import os, sys, time
+for line in open("/proc/self/cgroup"):
+    _, names, path = line.strip().split(":", 2)
+    first = [name for name in names.split(",") if name in ("memory", "pids")]
+    if first or not names:
+        below = os.path.join("/sys/fs/cgroup", *first) + path + "/below"
+        if "pod_" in below:
+            os.makedirs(below + "/further")
+print("made", flush=True)
+time.sleep(float(sys.argv[1]))
+"""
+
+
+@needs_groups
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_groups_that_a_program_makes_below_its_own_are_removed_with_it(
+    launcher: LocalLauncher, is_killed: bool
+) -> None:
+    spec = spec_of([sys.executable, "-c", MAKES_GROUPS, "600" if is_killed else "0"])
+    await launcher.launch(spec)
+    await seen(launcher, spec, Sight.ALIVE, Sight.ENDED)
+    output = launcher._directory(ref_of(spec)).path / "log"
+    async with asyncio.timeout(30):
+        while not output.exists() or "made" not in output.read_text():
+            await asyncio.sleep(0.02)
+    groups = groups_of(launcher, spec)
+    if is_killed:
+        assert all((group / "below" / "further").is_dir() for group in groups)
+        async with asyncio.timeout(60):
+            while not await launcher.kill([ref_of(spec)]):
+                continue
+    else:
+        await seen(launcher, spec, Sight.ENDED)
+    assert not any(group.exists() for group in groups)
+
+
 @needs_groups
 @pytest.mark.heavy
 async def test_the_group_of_a_killed_pod_is_removed(launcher: LocalLauncher) -> None:

@@ -48,10 +48,11 @@ def close(groups: Sequence[str]) -> None:
 
 
 def remove(groups: Sequence[str]) -> None:
-    """Once no process is in them."""
+    """Once no process is in them, nor in what its programs have made below."""
     for group in groups:
-        with suppress(OSError):
-            Path(group).rmdir()
+        for each in sorted(Path(group).glob("**/"), reverse=True):
+            with suppress(OSError):
+                each.rmdir()
 
 
 def has_killed(groups: Sequence[str]) -> bool:
