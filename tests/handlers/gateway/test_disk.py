@@ -46,3 +46,15 @@ async def test_an_answer_that_a_part_is_unavailable_names_the_full_disk(
     assert answer.status_code == 503
     assert answer.json()["detail"].startswith("the cost service cannot be reached")
     assert f"The disk of {tmp_path} is full" in answer.json()["detail"]
+
+
+async def test_pages_are_shown_though_a_linked_disk_cannot_be_reached(
+    model: Model, tmp_path: Path
+) -> None:
+    link = tmp_path / "pods"
+    link.symlink_to("x" * 300)  # no system call about it succeeds, as where a server is gone
+    with pytest.raises(OSError, match="too long"):
+        link.is_dir()
+    async with serving(model, data_directory=tmp_path) as server:
+        headers = await sign_in(server) | {"accept": "text/html"}
+        assert (await server.stranger.get("/nodes", headers=headers)).status_code == 200
