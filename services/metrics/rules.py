@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from drivetrain_schemas.metrics import AlertKind
 from services.metrics import alerts
+from services.metrics import store as store_alerts
 from services.metrics.core.watched import first_beyond
 from services.metrics.messages import SampleBatch
 from services.metrics.silences import store
@@ -19,8 +20,14 @@ async def take(tx: Tx, batches: Sequence[SampleBatch]) -> None:
     if not of_rank_0:
         return
     rules = await store.rules_of(tx.connection, {batch.job_id for batch in of_rank_0})
+    if not rules:
+        return
+    run_ids = {batch.run_id for batch in of_rank_0 if batch.job_id in rules}
+    raised = await store_alerts.raised(tx.connection, run_ids, AlertKind.RULE)
     for batch in sorted(of_rank_0, key=lambda one: one.run_id):  # the order of locks
         for rule in rules.get(batch.job_id, ()):
+            if (batch.run_id, rule.text) in raised:
+                continue  # what stays beyond its limit costs nothing more
             found = first_beyond(rule, *batch.columns.get(rule.metric, ((), ())))
             if found is None:
                 continue
@@ -30,3 +37,4 @@ async def take(tx: Tx, batches: Sequence[SampleBatch]) -> None:
             facts["value"] = value if math.isfinite(value) else None
             alert = alerts.of(batch, AlertKind.RULE, detail, **facts)
             await alerts.raise_once(tx, alert, about=rule.text)
+            raised.add((batch.run_id, rule.text))

@@ -3,7 +3,7 @@
 Series are read by `series_store`, lines stored and read by `log_store`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Literal
@@ -262,6 +262,18 @@ async def raise_alert(
         MAX_ALERTS_OF_RUN,
     )
     return row is not None
+
+
+async def raised(
+    connection: asyncpg.Connection, run_ids: Collection[str], alert: str
+) -> set[tuple[str, str]]:
+    """What of this kind was raised in these runs: the run, and what it is about."""
+    rows = await connection.fetch(
+        "select run_id, series from alerts where run_id = any($1) and alert = $2",
+        sorted(run_ids),
+        alert,
+    )
+    return {(row["run_id"], row["series"]) for row in rows}
 
 
 async def tenant_of(connection: asyncpg.Connection, run_id: str) -> str | None:

@@ -4,12 +4,14 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from drivetrain_schemas.ids import run_id_for
 from drivetrain_schemas.jobs import JobQueued, JobSpec
 from drivetrain_schemas.metrics import AlertRaised
 from drivetrain_schemas.runs import RunFailed, RunStarted
+from services.metrics import store
 from services.metrics.handlers import HANDLERS
 from services.metrics.streams import take_samples
 from services.runtime.database import Database
@@ -65,6 +67,26 @@ async def test_the_first_value_beyond_a_rule_is_told_once_and_ends_with_the_run(
     ended = RunFailed(**RUN, exit_code=1, last_log="", ended_at=AT)
     (over,) = await handle(metrics, HANDLERS, make_event(ended))
     assert (over.kind.type, over.alert) == ("alert.cleared", "rule")  # type: ignore[attr-defined]
+
+
+async def test_what_stays_beyond_its_limit_is_written_once(
+    metrics: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write for each batch of each such run would be most of what samples cost."""
+    written = []
+    raise_alert = store.raise_alert
+
+    async def counted(connection: Any, run_id: str, alert: str, *about: str, again: bool) -> bool:
+        written.append(alert)
+        return await raise_alert(connection, run_id, alert, *about, again=again)
+
+    monkeypatch.setattr(store, "raise_alert", counted)
+    told = [
+        await log(metrics, batch, {"accuracy": {2000 + batch: 0.1}, "tokens_per_second": {1: 1}})
+        for batch in range(4)
+    ]
+    assert [len(alerts) for alerts in told] == [2, 0, 0, 0]
+    assert written == ["rule", "rule"]
 
 
 async def test_other_ranks_jobs_series_and_nan_break_no_rule(metrics: Database) -> None:
