@@ -4,6 +4,7 @@ import math
 import signal
 from collections import deque
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -126,6 +127,26 @@ def test_a_run_whose_lists_grow_too_long_is_warned_and_keeps_them(
         run_with_a_list_that_grows(7)
     assert log.text.count("run.state holds more than 16 MiB") == 1
     assert run_with_a_list_that_grows() == [step / 8 for step in range(1, 10) for _ in range(1000)]
+
+
+def test_a_tree_is_as_deep_after_a_resume_as_it_was_saved() -> None:
+    def run_with_a_chain(stop_at: int = 0) -> Any:
+        with drivetrain.run(max_steps=420) as run:
+            run.resume(thing=State())
+            kept = run.state(chain=None)
+            for step in run.steps():
+                kept.chain = (step, kept.chain)
+                if step == stop_at:
+                    signal.raise_signal(signal.SIGTERM)
+        return kept.chain
+
+    with pytest.raises(SystemExit):
+        run_with_a_chain(410)
+    chain, steps = run_with_a_chain(), []
+    while chain is not None:
+        step, chain = chain
+        steps.append(step)
+    assert steps == list(range(420, 0, -1))
 
 
 @pytest.mark.parametrize("keeps", [False, True])

@@ -177,7 +177,8 @@ class Checkpointer:
         self._agree_on_other_machines(choice, first_pod)
         moment = None
         if choice.manifest is not None:
-            moment = self._load(choice, choice.manifest)
+            with tree.deep_reading():
+                moment = self._load(choice, choice.manifest)
         if self._world.rank == 0:
             self._report_resumed(choice, moment, time.monotonic() - started)
         return moment

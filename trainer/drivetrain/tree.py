@@ -9,8 +9,10 @@ is refused with its path.
 
 import base64
 import math
+import sys
 from collections import Counter, OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from drivetrain.errors import NotStorable
@@ -80,6 +82,17 @@ def copied(tensors: Tensors) -> Tensors:
         name: tensor.to("cpu", copy=True, memory_format=torch.contiguous_format).contiguous()
         for name, tensor in tensors.items()
     }
+
+
+@contextmanager
+def deep_reading() -> Iterator[None]:
+    """Each level takes more calls to be read than it took to be written."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(5 * limit)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def decode(tree: Any, tensors: Tensors) -> Any:
