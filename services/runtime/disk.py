@@ -54,10 +54,8 @@ def read_disk(path: Path) -> Disk:
 
 
 def fullest(root: Path) -> tuple[Path, Disk]:
-    """Of the disks of this directory and of those in it, or linked there, that with least space.
-
-    Not of a link that leads nowhere, as to a disk that is gone: who needs it says so.
-    """
+    """Of the disks of this directory and of those in it, or linked there, that with least space."""
+    # Not each.is_dir(), which raises for a link to a disk that cannot be reached.
     others = (each for each in sorted(root.iterdir()) if os.path.isdir(each))
     disks = [(path, read_disk(path)) for path in (root, *others)]
     order = [Space.FULL, Space.LOW, Space.ENOUGH]
