@@ -119,6 +119,7 @@ class AlertKind(StrEnum):
     SLOWER = "slower"
     NO_CHECKPOINTS = "no_checkpoints"
     RULE = "rule"
+    SCRIPT = "script"
 
 
 @event("alert.raised", topic=EVENTS_ALERTS, producer="metrics")

@@ -6,7 +6,7 @@ from pydantic import Field, StringConstraints
 
 from drivetrain_schemas.base import Payload, UtcTime, event
 from drivetrain_schemas.ids import JobId, PodId, RunId, TenantId
-from drivetrain_schemas.text import AS_PRINTED
+from drivetrain_schemas.text import AS_PRINTED, storable
 from drivetrain_schemas.topics import REPORTS
 from drivetrain_schemas.units import Attempt, Fence, Seconds, Step
 
@@ -14,11 +14,18 @@ _WORD = StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")
 # A word for the kind of misuse, such as "no_resume": for other programs; people read the detail.
 WarningKind = Annotated[str, _WORD]
 BEGINS_WITH = "begins_with"  # no misuse: the files that a further attempt begins with
+ALERT = "alert"  # no misuse: the program asks for attention, and an alert is raised
 PhaseName = Annotated[str, _WORD]
-MAX_WARNING_CHARACTERS = 500
+MAX_WARNING_CHARACTERS = 602  # of an alert: its title, a colon and its text
 WarningDetail = Annotated[
     str, StringConstraints(min_length=1, max_length=MAX_WARNING_CHARACTERS), AS_PRINTED
 ]
+
+
+def alert_detail(title: str, text: str = "") -> str:
+    """What an alert of a program says, within its bounds."""
+    parts = storable(title.strip()[:100]), storable(text.strip()[:500])
+    return ": ".join(filter(None, parts)) or ALERT
 
 
 @event("pod.heartbeat", topic=REPORTS, producer="pod")
@@ -50,7 +57,8 @@ class PodHeartbeat(Payload):
 
 @event("pod.warned", topic=REPORTS, producer="pod")
 class PodWarned(Payload):
-    """The program does something in vain, or other than it seems; or, no misuse, `begins_with`."""
+    """The program does something in vain, or other than it seems; or, no misuse, `begins_with`,
+    or `alert`: it asks for attention."""
 
     tenant_id: TenantId
     job_id: JobId

@@ -16,7 +16,7 @@ from drivetrain_schemas.descriptions import PodDescribed
 from drivetrain_schemas.envelope import Event, InvalidEvent, header
 from drivetrain_schemas.jobs import JobCancelled, JobFailed, JobQueued, JobStopped, JobSucceeded
 from drivetrain_schemas.metrics import AlertKind, RunWarned
-from drivetrain_schemas.reports import PodHeartbeat, PodWarned
+from drivetrain_schemas.reports import ALERT, PodHeartbeat, PodWarned
 from drivetrain_schemas.runs import (
     RunCancelled,
     RunFailed,
@@ -161,10 +161,14 @@ async def _take_times(
 
 
 async def _take_warning(tx: Tx, warned: PodWarned) -> None:
-    """Emit a warning that is new for its run, while the run has not too many."""
+    """Emit a warning or an alert that is new for its run, while the run has not too many."""
     run = await store.lock_run(
         tx.connection, warned.run_id, warned.job_id, warned.tenant_id, warned.attempt
     )
+    if warned.warning == ALERT:
+        alert = alerts.of(run, AlertKind.SCRIPT, warned.detail)
+        await alerts.raise_once(tx, alert, about=warned.detail)
+        return
     number = await store.add_warning(tx.connection, run.run_id, warned.detail)
     if number is None:
         return

@@ -1,4 +1,4 @@
-"""What a script says that it does between steps: nested phases, other ranks, output meanwhile."""
+"""What a script says between steps: nested phases, other ranks, output meanwhile, alerts."""
 
 import asyncio
 import json
@@ -10,16 +10,21 @@ from unittest.mock import Mock
 
 import pytest
 from msgspec import ValidationError
+from typer.testing import CliRunner
 
 from drivetrain import control
+from drivetrain.cli.main import app
 from drivetrain.errors import DrivetrainError
-from drivetrain.messages import PhaseBegun, StepProgress, decoder, encode_line
+from drivetrain.messages import PhaseBegun, StepProgress, Warned, decoder, encode_line
 from drivetrain.pod import supervision as supervising
+from drivetrain.pod.events import Events
 from drivetrain.pod.notices import Notices
 from drivetrain.pod.ranks import Rank
 from drivetrain.pod.supervision import Supervision
 from drivetrain.telling import Telling
+from drivetrain_schemas.reports import ALERT
 from tests.trainer.pods import Pod
+from tests.unit.trainer.test_ranks import pod_spec
 
 NO_WORDS = ["", "Evaluation", "an evaluation", "x" * 41, "2nd", "eval\n"]
 
@@ -61,6 +66,67 @@ def test_nor_does_a_shim_take_it_from_any_program(name: str) -> None:
     """A heartbeat could not carry it."""
     with pytest.raises(ValidationError):
         decoder.decode(encode_line(PhaseBegun(name)))
+
+
+@pytest.mark.parametrize(
+    ("title", "text", "told"),
+    [
+        (" loss jumped ", "to 7.5\n", "loss jumped: to 7.5"),
+        ("data ran out", "", "data ran out"),
+        ("x" * 1000, "y" * 1000, "x" * 100 + ": " + "y" * 500),
+        ("half \ud800", "", "half \ufffd"),
+        ("", "", "alert"),
+    ],
+)
+def test_an_alert_is_told_by_any_rank_within_bounds(title: str, text: str, told: str) -> None:
+    run = Script()
+    run._rank = 3
+    run.alert(title, text)
+    run._reporter.alert.assert_called_once_with(told)
+    line = encode_line(Warned(ALERT, told))
+    record = Events(pod_spec()).warned(decoder.decode(line))
+    assert json.loads(record.value)["detail"] == told
+
+
+def test_an_alert_of_another_language_leaves_the_phase(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRIVETRAIN_CONTROL_SOCKET", str(tmp_path / "socket"))
+    with control.listen(tmp_path / "socket") as listener:
+        listener.setblocking(True)
+
+        def told(*arguments: str) -> list[Any]:
+            ran = CliRunner().invoke(app, ["report", *arguments])
+            assert ran.exit_code == 0, ran.output
+            with listener.accept()[0] as connection, connection.makefile("rb") as lines:
+                return [decoder.decode(line) for line in lines]
+
+        alert = Warned(ALERT, "data ran out")
+        assert told("--alert", "data ran out") == [alert]
+        assert told("--alert", "data ran out", "--phase", "waiting") == [
+            alert, PhaseBegun("waiting")
+        ]  # fmt: skip
+        assert told() == [PhaseBegun()]
+
+
+async def test_a_pod_passes_on_ten_alerts_of_any_program_once(tmp_path: Path) -> None:
+    """They come from `drivetrain report`, a process each, and from every rank."""
+    pod = Pod(tmp_path, command="true")
+    with control.listen(tmp_path / "socket") as listener:
+        seen = Supervision(pod.spec, Notices(pod.directory), [Rank(0, 2**22, 0)], listener)
+        sent: list[tuple[str, str]] = []
+        seen._telemetry.put = lambda record: sent.append(  # type: ignore[method-assign]
+            tuple(json.loads(record.value)[name] for name in ("warning", "detail"))  # type: ignore[arg-type]
+        )
+        for number in [*range(12), 0, 1]:
+            line = encode_line(Warned(ALERT, f"number {number}"))
+            seen._take(decoder.decode(line), Mock(spec=asyncio.StreamWriter))
+        seen._say_what_was_left_out()
+        assert sent[:-1] == [(ALERT, f"number {number}") for number in range(10)]
+        assert sent[-1] == ("alerts_left_out", "2 alerts were left out: a pod raises 10 in a run")
+        assert "2 alerts were left out" in (pod.directory / "log").read_text()
+        assert not seen._uses_package, "any program may report"
+        seen._log_file.close()
 
 
 async def test_output_counts_while_a_phase_goes_on(

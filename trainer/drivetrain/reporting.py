@@ -46,6 +46,7 @@ from drivetrain.samples import (
     LastAndBest,
     num_samples_of,
 )
+from drivetrain_schemas.reports import ALERT, alert_detail
 from drivetrain_schemas.specs import MAX_LAST_VALUES
 from drivetrain_schemas.system_series import STEP_WORK
 
@@ -141,6 +142,11 @@ class Reporter:
             self._warnings[detail] = warning
             _logger.warning("%s", detail)
             self.send(Warned(warning, detail))
+
+    def alert(self, detail: str) -> None:
+        """Raise an alert: in the log each time; of how many there may be, the shim decides."""
+        _logger.warning("alert: %s", detail)
+        self.send(Warned(ALERT, detail))
 
     def has_warned(self, warning: str) -> bool:
         return warning in self._warnings.values()
@@ -383,10 +389,15 @@ class FileSink:
         return
 
 
-def report(values: Mapping[str, float], step: int | None = None, phase: str | None = None) -> bool:
+def report(
+    values: Mapping[str, float],
+    step: int | None = None,
+    phase: str | None = None,
+    alert: str | None = None,
+) -> bool:
     """Report values once, from any program inside a pod. False outside of a pod.
 
-    `phase` names what it does from now on, until a report without one.
+    `phase` names what it does from now on, until a report without one (or of an alert alone).
 
     If the program writes no `result.json`, the shim uses the last and best values reported in this
     way as the run's result.
@@ -417,7 +428,10 @@ def report(values: Mapping[str, float], step: int | None = None, phase: str | No
     ]
     if step is not None:
         lines.append(encode_line(StepProgress(step=step)))
-    lines.append(encode_line(PhaseBegun(phase)))
+    if alert is not None:
+        lines.append(encode_line(Warned(ALERT, alert_detail(alert))))
+    if alert is None or values or phase is not None:
+        lines.append(encode_line(PhaseBegun(phase)))
     with control.connect(path) as endpoint:
         endpoint.settimeout(10)
         endpoint.sendall(b"".join(lines))

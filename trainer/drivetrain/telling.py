@@ -1,4 +1,4 @@
-"""`run.phase`: what a script says that it does between steps; a part of `Run`."""
+"""`run.phase` and `run.alert`: what a script says of itself between steps; a part of `Run`."""
 
 import re
 from collections.abc import Iterator
@@ -7,14 +7,23 @@ from contextlib import contextmanager
 from drivetrain.errors import DrivetrainError
 from drivetrain.messages import PHASE_PATTERN, PhaseBegun
 from drivetrain.reporting import Reporter
+from drivetrain_schemas.reports import alert_detail
 
 
 class Telling:
-    """Only what rank 0 tells is used."""
+    """Of phases, only what rank 0 tells is used."""
 
     _reporter: Reporter
     _rank: int
     _phase: str | None = None
+
+    def alert(self, title: str, text: str = "") -> None:
+        """Ask people for attention, from any rank: an alert of the job. Never blocks.
+
+        At most 100 characters of the title and 500 of the text are told. The same alert is raised
+        once in a run, and a pod raises ten; further ones are counted, and stay in the log.
+        """
+        self._reporter.alert(alert_detail(str(title), str(text)))
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

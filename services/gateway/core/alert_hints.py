@@ -36,6 +36,7 @@ HINTS: Mapping[str, str] = {
         "pod, and who else uses its node."
     ),
     "rule": "A rule of the job's own: `alerts.rules` in its job.yaml.",
+    "script": "The program has raised it, by `run.alert` or `drivetrain report --alert`.",
     "no_checkpoints": (
         "The timeline says why the last one failed: the object store, its space, or the size of "
         "the state. Until one is saved, a restart repeats the work."

@@ -11,7 +11,7 @@ from services.gateway.core.noun import NEVER, Key, Noun, as_it_is, given, newest
 
 NO_CHECKPOINTS = "no_checkpoints"
 # What they tell is true after the end of their run, too.
-LASTING = ("log_dropped", "not_finite", "rule", "samples_dropped")
+LASTING = ("log_dropped", "not_finite", "rule", "samples_dropped", "script")
 
 
 @dataclass(frozen=True, slots=True)

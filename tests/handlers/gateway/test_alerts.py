@@ -111,7 +111,8 @@ async def test_a_job_says_after_its_end_what_has_happened(model: Model) -> None:
     story = Story()
     job = story.job("digits")
     job.starts()
-    for kind in (AlertKind.NOT_FINITE, AlertKind.SAMPLES_DROPPED, AlertKind.STALLED):
+    lasting = AlertKind.NOT_FINITE, AlertKind.SAMPLES_DROPPED, AlertKind.SCRIPT
+    for kind in (*lasting, AlertKind.STALLED):
         raises(job, kind)
         clears(job, kind)
     job.fails()
@@ -120,7 +121,7 @@ async def test_a_job_says_after_its_end_what_has_happened(model: Model) -> None:
         shown = (await server.client.get(f"/v1/jobs/{job.job_id}")).json()["alerts"]
         page = (await server.client.get(f"/jobs/{job.job_id}")).text
         everything = await listed(server)
-    assert [alert["alert"] for alert in shown] == ["not_finite", "samples_dropped"]
+    assert [alert["alert"] for alert in shown] == list(lasting)
     assert "<strong>not finite</strong>" in page
     assert {state for _, state in names(everything)} == {"ended"}
 

@@ -15,7 +15,7 @@ from drivetrain_schemas.metrics import AlertCleared, AlertRaised, RunWarned
 from drivetrain_schemas.reports import PodWarned
 from drivetrain_schemas.runs import RunFailed, RunHeard, RunStarted, RunSuspected
 from services.metrics.handlers import HANDLERS, take_reports
-from services.metrics.store import MAX_WARNINGS_OF_RUN
+from services.metrics.store import MAX_ALERTS_OF_RUN, MAX_WARNINGS_OF_RUN
 from services.runtime.database import Database
 from services.runtime.run_tokens import RunTokens
 from tests.conftest import OpenDatabase
@@ -179,6 +179,25 @@ async def test_a_warning_is_emitted_once_a_run_and_no_run_has_many(metrics: Data
     assert [(event.warning, event.detail) for event in found[:3]] == [
         ("no_resume", "a"), ("no_resume", "b"), ("no_resume", "text 0")
     ]  # fmt: skip
+
+
+async def test_alerts_of_a_script_are_raised_once_each_and_end_with_the_run(
+    metrics: Database,
+) -> None:
+    """A run has a bounded number, whatever its pods send."""
+    await start(metrics)
+    texts = [f"number {number}" for number in (0, *range(MAX_ALERTS_OF_RUN + 3))]
+    records = [make_event(warned(text, warning="alert")) for text in texts]
+    emitted = await handle_batch(metrics, TAKE_REPORTS, *records)
+    emitted += await handle_batch(metrics, TAKE_REPORTS, *records)
+    told = [event for event in emitted if isinstance(event, AlertRaised)]
+    assert [event.detail for event in told] == texts[1 : MAX_ALERTS_OF_RUN + 1]
+    assert {event.alert for event in told} == {"script"}
+    assert len(emitted) == len(told), "no warnings"
+    ended = RunFailed(**RUN, exit_code=1, last_log="", ended_at=AT)
+    assert reported(await handle(metrics, HANDLERS, make_event(ended))) == [
+        ("alert.cleared", "script")
+    ]
 
 
 async def test_a_warning_without_the_token_of_its_run_is_ignored(metrics: Database) -> None:

@@ -61,7 +61,7 @@ def test_an_unknown_alert_is_refused_with_those_there_are(
     ran = cli("alert", command, "stragler")
     assert (ran.code, platform.requests) == (2, [])
     assert "stragler is not an alert" in ran.err
-    assert "rule, all" in ran.err
+    assert "script, all" in ran.err
 
 
 @pytest.mark.parametrize("text", ["8", "0h", "-1h", "1w", "forever"])
@@ -102,5 +102,5 @@ def test_silences_are_listed(cli: RunCli, platform: FakePlatform) -> None:
 
 
 def test_alerts_are_completed() -> None:
-    assert completing.alerts("s") == ["stalled", "samples_dropped", "straggler", "slower"]
+    assert completing.alerts("s") == ["stalled", "samples_dropped", "straggler", "slower", "script"]
     assert completing.alerts_or_all("a") == ["all"]

@@ -484,7 +484,7 @@ def test_an_invalid_metric_is_refused(cli: RunCli, text: str) -> None:
 def test_a_report_goes_to_the_pod(cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[Any] = []
 
-    def take(values: dict[str, float], step: int, phase: str | None) -> bool:
+    def take(values: dict[str, float], step: int, phase: str | None, alert: str | None) -> bool:
         taken.append((values, step))
         return True
 

@@ -14,6 +14,7 @@ from drivetrain.messages import StepProgress
 from drivetrain.reporting import Key, Reporter
 from drivetrain.samples import MAX_SAMPLES_PER_CHUNK, LastAndBest
 from drivetrain_schemas.jobs import JobSpec
+from drivetrain_schemas.reports import ALERT
 from drivetrain_schemas.system_series import STEP_WORK
 
 
@@ -182,6 +183,16 @@ def test_a_warning_is_logged_and_sent_once(make_reporter, sink, caplog) -> None:
     assert [line["warning"] for line in sent[:2]] == ["no_resume", "refused_samples"]
     assert caplog.text.count("name the state to save") == 1
     assert reporter.has_warned("no_resume")
+
+
+def test_an_alert_is_logged_and_sent(make_reporter, sink, caplog) -> None:
+    reporter = make_reporter()
+    reporter.start()
+    reporter.alert("data ran out")
+    reporter.close(5)
+    sent = [(one["warning"], one["detail"]) for one in sink.lines if one["t"] == "warned"]
+    assert sent == [(ALERT, "data ran out")]
+    assert "alert: data ran out" in caplog.text
 
 
 @pytest.mark.parametrize("job", [JobSpec.model_construct(), None], ids=["in a pod", "local"])

@@ -20,6 +20,9 @@ def report(
         str | None,
         typer.Option("--phase", help="What begins now and makes no step, until the next report."),
     ] = None,
+    alert: Annotated[
+        str | None, typer.Option("--alert", metavar="TITLE", help="Raise an alert of the job.")
+    ] = None,
 ) -> None:
     """Log metrics from inside a job, in any language."""
     from drivetrain.messages import PHASE_PATTERN
@@ -32,7 +35,7 @@ def report(
         raise InvalidInput(f"{phase!r:.80} is not the name of a phase", fix=fix)
     metrics = dict(_metric(text) for text in values or ())
     try:
-        is_taken = report_values(metrics, step, phase)
+        is_taken = report_values(metrics, step, phase, alert)
     except OSError as error:
         raise Unreachable(f"the pod does not accept reports: {error}") from error
     if not is_taken:

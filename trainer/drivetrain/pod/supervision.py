@@ -50,8 +50,9 @@ from drivetrain.results import write_atomically
 from drivetrain.samples import LastAndBest
 from drivetrain_schemas.jobs import Goal
 from drivetrain_schemas.pods import Failure, FailureKind, PodSpec, RankExit, StopNotice
-from drivetrain_schemas.reports import BEGINS_WITH
+from drivetrain_schemas.reports import ALERT, BEGINS_WITH
 
+MAX_ALERTS = 10  # that the program raises itself
 GRACE_AFTER_FAILURE_SECONDS = 5.0
 GRACE_FOR_LEFTOVERS_SECONDS = 1.0
 FLUSH_SECONDS = 3.0
@@ -100,6 +101,8 @@ class Supervision:
         self._spec = spec
         self._uses_package = False
         self._warnings: set[str] = set()
+        self._alerts: set[str] = set()
+        self._num_alerts_left_out = 0
         self.ends: list[RankExit] = []
         self.notice: StopNotice | None = None
         self.spans = PodSpans(spec)
@@ -135,6 +138,7 @@ class Supervision:
                 continue
             loop.remove_reader(rank.output)
         self._say_if_alone()
+        self._say_what_was_left_out()
         self._say_what_had_no_effect()
         if self.notice is None or self.notice.checkpoint:
             await files.save_last(
@@ -234,6 +238,11 @@ class Supervision:
     def _say_if_alone(self) -> None:
         if warning := self._alone.look(time.monotonic(), self._have_succeeded):
             self._say_warning(Warned("ranks_apart", warning))
+
+    def _say_what_was_left_out(self) -> None:
+        if num := self._num_alerts_left_out:
+            detail = f"{num} alerts were left out: a pod raises {MAX_ALERTS} in a run"
+            self._say_warning(Warned("alerts_left_out", detail))
 
     def _say_what_had_no_effect(self) -> None:
         """At the end of a program without the package, which warns of the same."""
@@ -414,7 +423,9 @@ class Supervision:
 
     def _take(self, message: Message, writer: asyncio.StreamWriter) -> None:
         # `drivetrain report` of any program sends no more than these.
-        is_report = isinstance(message, Samples) and message.is_result
+        is_report = (isinstance(message, Samples) and message.is_result) or (
+            isinstance(message, Warned) and message.warning == ALERT
+        )
         if not is_report and not isinstance(message, StepProgress | PhaseBegun):
             self._uses_package = True
         self.spans.take(message)
@@ -441,9 +452,15 @@ class Supervision:
 
     def _warn(self, message: Warned) -> None:
         """Pass on what is new: all ranks may warn of the same."""
-        if message.detail not in self._warnings and len(self._warnings) < MAX_WARNINGS:
+        is_alert = message.warning == ALERT
+        told = self._alerts if is_alert else self._warnings
+        if message.detail in told:
+            return
+        if len(told) < (MAX_ALERTS if is_alert else MAX_WARNINGS):
             self._telemetry.put(self._events.warned(message))
-            self._warnings.add(message.detail)
+            told.add(message.detail)
+        elif is_alert:
+            self._num_alerts_left_out += 1
 
     def _take_samples(self, message: Samples, writer: asyncio.StreamWriter) -> None:
         ack = Ack(message.run_id, message.session, message.batch)
