@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from drivetrain_schemas.addresses import read_address
+from drivetrain_schemas.descriptions import DataUsed
 
 PRODUCER = "urn:drivetrain:platform"
 SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
@@ -49,12 +50,14 @@ class LineageCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class LineageRun:
-    """A run with the checkpoint it went on from, and those it saved. `error`: why it failed."""
+    """A run with the checkpoint it went on from, and those it saved. `error`: why it failed.
+    `data`: what it says that it uses."""
 
     run_id: str
     restored: Sequence[LineageCheckpoint] = ()
     saved: Sequence[LineageCheckpoint] = ()
     error: str | None = None
+    data: Sequence[DataUsed] = ()
 
 
 def end_of(run_state: str) -> Kind:
@@ -73,7 +76,7 @@ def run_event(job: LineageJob, run: LineageRun, kind: Kind, at: str) -> Document
             "name": job.name or job.job_id,
             "facets": _job_facets(job),
         },
-        "inputs": [*_data(job), *(_dataset(job, one) for one in run.restored)],
+        "inputs": [*_data(job, run), *(_dataset(job, one) for one in run.restored)],
         "outputs": [_output(job, one) for one in run.saved],
         "producer": PRODUCER,
         "schemaURL": SCHEMA,
@@ -110,21 +113,27 @@ def _job_facets(job: LineageJob) -> Document:
     return facets
 
 
-def _data(job: LineageJob) -> list[Document]:
-    if not job.data:
-        return []
-    scheme, host, path = read_address(job.data)
-    where = f"{scheme}://{host}" if host else scheme
-    return [{"namespace": where, "name": path.lstrip("/") or "/", "facets": {}}]
+def _data(job: LineageJob, run: LineageRun) -> list[Document]:
+    """Each once: what the run says of the job's data replaces what the job says."""
+    declared = [DataUsed(uri=job.data)] if job.data else []
+    found: dict[tuple[str, str], Document] = {}
+    for one in (*declared, *run.data):
+        scheme, host, path = read_address(one.uri)
+        where = f"{scheme}://{host}" if host else scheme or "file"
+        name = path.lstrip("/") or "/"
+        version = ", ".join(filter(None, (one.version, one.checksum)))
+        facets = _version(version) if version else {}
+        found[where, name] = {"namespace": where, "name": name, "facets": facets}
+    return list(found.values())
+
+
+def _version(version: str) -> Document:
+    return {"version": _facet("1-0-1/DatasetVersionDatasetFacet", {"datasetVersion": version})}
 
 
 def _dataset(job: LineageJob, one: LineageCheckpoint) -> Document:
-    version = _facet("1-0-1/DatasetVersionDatasetFacet", {"datasetVersion": str(one.step)})
-    return {
-        "namespace": _namespace(job),
-        "name": f"{job.job_id}/{one.checkpoint_id}",
-        "facets": {"version": version},
-    }
+    name = f"{job.job_id}/{one.checkpoint_id}"
+    return {"namespace": _namespace(job), "name": name, "facets": _version(str(one.step))}
 
 
 def _output(job: LineageJob, one: LineageCheckpoint) -> Document:

@@ -12,12 +12,13 @@ from drivetrain_schemas.openlineage import LineageCheckpoint, LineageJob
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """`is_told`: its START is written."""
+    """`is_told`: its START is written. `data`: what it uses, as JSON."""
 
     run_id: str
     began_at: datetime
     is_told: bool
     has_ended: bool
+    data: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,22 @@ async def begin_run(connection: asyncpg.Connection, run_id: str, began_at: datet
     )
 
 
+async def put_data(
+    connection: asyncpg.Connection, run_id: str, said_at: datetime, data: str
+) -> None:
+    """Also before the run is known to begin."""
+    await connection.execute(
+        """insert into lineage_runs (run_id, began_at, data) values ($1, $2, $3)
+        on conflict (run_id) do update set data = excluded.data""",
+        run_id,
+        said_at,
+        data,
+    )
+
+
 async def lock_run(connection: asyncpg.Connection, run_id: str) -> RunRow | None:
     row = await connection.fetchrow(
-        """select run_id, began_at, is_told, ended_at is not null as has_ended
+        """select run_id, began_at, is_told, ended_at is not null as has_ended, data
         from lineage_runs where run_id = $1 for update""",
         run_id,
     )

@@ -1,8 +1,9 @@
 """Writes OpenLineage events of runs, in the transaction that handles what they tell.
 
 START when every pod is seen alive, COMPLETE, FAIL or ABORT at the end, with the checkpoints that
-are there then. In between RUNNING: when a run goes on from a checkpoint, and every ten minutes in
-which it saved one. A checkpoint that is verified after the end is told by OTHER.
+are there then. In between RUNNING: when a run goes on from a checkpoint, says which data it uses,
+and every ten minutes in which it saved one. A checkpoint that is verified after the end is told by
+OTHER.
 
 Jobs are known from their `job.queued`: those queued before an endpoint was configured are not told.
 """
@@ -19,6 +20,7 @@ from drivetrain_schemas.checkpoints import (
     CheckpointDeleted,
     CheckpointRestored,
 )
+from drivetrain_schemas.descriptions import DataUsed, RunDescribed
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.jobs import JobCancelled, JobFailed, JobQueued, JobStopped, JobSucceeded
 from drivetrain_schemas.openlineage import (
@@ -28,6 +30,7 @@ from drivetrain_schemas.openlineage import (
     end_of,
     run_event,
 )
+from drivetrain_schemas.redaction import redacted
 from drivetrain_schemas.runs import (
     RunCancelled,
     RunFailed,
@@ -59,6 +62,7 @@ def handlers(endpoints: Sequence[Endpoint], others: HandlerTable) -> HandlerTabl
         JobQueued: writer.on_job_queued,
         RunStarting: writer.on_starting,
         RunStarted: writer.on_started,
+        RunDescribed: writer.on_described,
         CheckpointRestored: writer.on_restored,
         CheckpointCommitted: writer.on_committed,
         CheckpointDeleted: writer.on_deleted,
@@ -125,6 +129,17 @@ class _Writer:
         await store.put_checkpoint(
             tx.connection, run_id, one, is_input=True, at_most=MAX_CHECKPOINTS
         )
+        await self._tell_inputs(tx, event, run_id)
+
+    async def on_described(self, tx: Tx, event: Event[RunDescribed]) -> None:
+        run_id, data = event.payload.run_id, event.payload.surroundings.data
+        if not data or not self._is_new(event):
+            return
+        told = json.dumps([{**one.model_dump(), "uri": redacted(one.uri)} for one in data])
+        await store.put_data(tx.connection, run_id, event.occurred_at, told)
+        await self._tell_inputs(tx, event, run_id)
+
+    async def _tell_inputs(self, tx: Tx, event: Event[Any], run_id: str) -> None:
         run = await store.lock_run(tx.connection, run_id)
         if run is not None and run.is_told:
             kind: Kind = "OTHER" if run.has_ended else "RUNNING"
@@ -168,18 +183,19 @@ class _Writer:
         job = await store.job(tx.connection, event.payload.job_id)
         if job is None or _is_history(event):
             return
-        told = await _run(tx, run.run_id, kind, _error(event.payload))
+        told = await _run(tx, run, kind, _error(event.payload))
         body = json.dumps(run_event(job, told, kind, at.isoformat()))
         for endpoint in self._wanting(event.tenant_id):
             await store.append(tx.connection, endpoint.queue, f"{event.event_id}/{kind}", body)
 
 
-async def _run(tx: Tx, run_id: str, kind: Kind, error: str | None) -> LineageRun:
-    restored = await store.checkpoints(tx.connection, run_id, is_input=True)
+async def _run(tx: Tx, run: store.RunRow, kind: Kind, error: str | None) -> LineageRun:
+    restored = await store.checkpoints(tx.connection, run.run_id, is_input=True)
     saved: Sequence[LineageCheckpoint] = ()
     if kind != "START":
-        saved = await store.checkpoints(tx.connection, run_id, is_input=False)
-    return LineageRun(run_id, restored, saved, error)
+        saved = await store.checkpoints(tx.connection, run.run_id, is_input=False)
+    data = [DataUsed(**one) for one in json.loads(run.data)]
+    return LineageRun(run.run_id, restored, saved, error, data)
 
 
 def _error(payload: Payload) -> str | None:

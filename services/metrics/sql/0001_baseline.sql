@@ -409,12 +409,13 @@ create table lineage_jobs (
 );
 create index lineage_jobs_by_age on lineage_jobs (finished_at) where finished_at is not null;
 
--- `is_told`: its START is written. `told_at`: when a RUNNING was last.
+-- `is_told`: its START is written. `told_at`: when a RUNNING was last. `data`: what it says it uses.
 create table lineage_runs (
     run_id text primary key,
     began_at timestamptz not null,
     is_told boolean not null default false,
     told_at timestamptz not null default clock_timestamp(),
+    data text not null default '[]',
     ended_at timestamptz
 );
 create index lineage_runs_by_age on lineage_runs (ended_at) where ended_at is not null;

@@ -21,6 +21,7 @@ from drivetrain_schemas.checkpoints import (
     CheckpointDeleted,
     CheckpointRestored,
 )
+from drivetrain_schemas.descriptions import RunDescribed, Surroundings
 from drivetrain_schemas.ids import allocation_id_for, checkpoint_id_for, run_id_for
 from drivetrain_schemas.jobs import JobQueued, JobSpec, JobSucceeded, TrialOf
 from drivetrain_schemas.runs import (
@@ -116,6 +117,25 @@ async def written(metrics: Database) -> list[Any]:
     return [json.loads(row["body"]) for row in rows]
 
 
+def described(number: int, data: list[dict[str, str]]) -> RunDescribed:
+    names = dict.fromkeys(("python", "platform", "entry_point"), "x")
+    said = Surroundings.model_validate({**names, "data": data})
+    ours = {**run_fields(), "tenant_id": "default"}
+    ours.pop("fence")
+    return RunDescribed(**ours, number=number, surroundings=said)
+
+
+def versions(event: Any) -> list[tuple[str, str, str | None]]:
+    return [
+        (
+            one["namespace"],
+            one["name"],
+            one["facets"].get("version", {}).get("datasetVersion"),
+        )
+        for one in event["inputs"]
+    ]
+
+
 async def due_now(metrics: Database) -> None:
     async with metrics.connection() as connection:
         await connection.execute("update deliveries set not_before = clock_timestamp()")
@@ -162,6 +182,30 @@ async def test_runs_are_told_as_openlineage_s_own_schemas_want_it(metrics: Datab
     assert events[1]["run"]["facets"]["errorMessage"]["message"] == "the node is gone"
     assert len({event["run"]["runId"] for event in events}) == 2
     assert {event["job"]["name"] for event in events} == {"digits-3"}
+    assert "hidden" not in repr(events)
+
+
+async def test_data_that_a_run_says_it_uses_is_an_input_from_then_on(metrics: Database) -> None:
+    """Before its START, while it runs, and of the job's own data with its version."""
+    file = {"uri": "data/digits.csv", "checksum": "sha256:" + "a" * 64}
+    remote = {"uri": "s3://me:hidden@sets/digits/v3", "version": "2026-01", "checksum": "size:7"}
+    await happen(
+        metrics,
+        queued(),
+        described(1, []),
+        described(2, [file]),
+        starting(),
+        RunStarted(**run_fields(), started_at=NOW),
+        described(3, [file, remote]),
+        RunSucceeded(**run_fields(), ended_at=NOW),
+        described(4, [remote]),
+    )
+    events = await written(metrics)
+    assert [problem for event in events for problem in openlineage.problems(event)] == []
+    assert kinds(events) == ["START", "RUNNING", "COMPLETE", "OTHER"]
+    first = ("s3://sets", "digits/v3", None), ("file", "data/digits.csv", file["checksum"])
+    then = ("s3://sets", "digits/v3", "2026-01, size:7"), first[1]
+    assert [versions(event) for event in events] == [[*first], [*then], [*then], [then[0]]]
     assert "hidden" not in repr(events)
 
 
