@@ -4,6 +4,7 @@ A service that dies at any statement of any event loses and doubles nothing, and
 events replay it.
 """
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -297,6 +298,53 @@ async def test_two_changes_of_different_limits_both_count(hpo: Database) -> None
         "no_improvement": {"trials": 9, "min_change": 0.1},
         "failed_trials": 3,
     }
+
+
+async def at_once(hpo: Database, *events: Event[Any]) -> list[Payload]:
+    """Each in a transaction of its own, all of which wait for the study before one of them has it.
+    Their searches are those of other processes: none is kept."""
+    before = len(await emitted(hpo))
+    async with hpo.connection() as other, asyncio.TaskGroup() as group:
+        async with other.transaction():
+            await store.lock_studies(other, [STUDY_ID])
+            for event in events:
+                group.create_task(handle(hpo, HANDLERS, event))
+            async with hpo.connection() as looking:
+                while await looking.fetchval(WAITING) < len(events):
+                    await asyncio.sleep(0)
+        searches.kept.clear()
+    return [event.payload for event in await emitted(hpo)][before:]
+
+
+WAITING = """select count(*) from pg_stat_activity
+    where wait_event_type = 'Lock' and datname = current_database()"""
+
+
+async def test_two_extensions_at_once_both_count_and_one_that_comes_twice_counts_once(
+    hpo: Database,
+) -> None:
+    await start(hpo, max_trials=3, max_parallel_trials=1)
+    extended = command(StudyChange, max_trials=12)
+    payloads = await at_once(hpo, extended, command(StudyChange, max_parallel_trials=2), extended)
+    assert len(of_type(payloads, StudyChanged)) == 2
+    last = of_type(payloads, StudyChanged)[-1]
+    assert (last.max_trials, last.max_parallel_trials) == (12, 2)
+    assert len(of_type(payloads, JobSubmit)) == 1, "one more at the same time"
+
+
+async def test_a_study_that_has_ended_is_revived_once_by_two_extensions_at_once(
+    hpo: Database,
+) -> None:
+    [first] = await start(hpo, max_trials=1, max_parallel_trials=1)
+    [*_, completed] = await handle(hpo, HANDLERS, succeeded(first, 0.5))
+    assert isinstance(completed, StudyCompleted)
+    payloads = await at_once(hpo, *(command(StudyChange, max_trials=number) for number in (3, 4)))
+    changes = of_type(payloads, StudyChanged)
+    assert sorted(one.max_trials for one in changes) == [3, 4]
+    assert [one.is_revived for one in changes] == [True, False]
+    [second] = of_type(payloads, JobSubmit)
+    assert second.trial is not None
+    assert second.trial.number == 1
 
 
 def command(kind: type[Payload], tenant_id: str = "default", **fields: Any) -> Event[Any]:
