@@ -6,6 +6,7 @@ events replay it.
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from math import ceil
 from typing import Any
 
 import pytest
@@ -64,6 +65,7 @@ from services.hpo.handlers import HANDLERS, handle_batch
 from services.runtime.clock import SystemClock
 from services.runtime.database import Database
 from tests.conftest import OpenDatabase
+from tests.costs.hpo import studies
 from tests.events import emitted, handle, make_event
 from tests.handlers.hpo.test_studies import (
     FINISHED_AT,
@@ -82,6 +84,7 @@ JOB = {
     "max_steps": 27,
 }
 ASHA = {"type": "asha", "min_steps": 3, "reduction_factor": 3}
+NUM = 1000  # of trials, where there are many
 PAUSING = {**ASHA, "mode": "pause"}
 
 
@@ -458,6 +461,38 @@ async def with_paused_trials(hpo: Database) -> list[JobSubmit]:
         payloads = await handle(hpo, HANDLERS, measured(last, 3, float(place)), paused(last))
         commands += of_type(payloads, JobSubmit)
     return commands
+
+
+async def test_many_paused_trials_end_in_bounded_transactions_also_after_a_death(
+    hpo: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = studies.spec_of(NUM + 10, 1, pruner=PAUSING)
+    study = studies.search_of(spec, NUM, 1, share=NUM, are_paused=True)
+    study_id = await studies.stored(hpo, "many", spec, study)
+    await handle(hpo, HANDLERS, make_event(StudyStop(study_id=study_id)))
+    whole, num_saved = store.save, 0
+
+    async def die(*arguments: Any) -> None:
+        nonlocal num_saved
+        num_saved += 1
+        await whole(*arguments)
+        if num_saved == 3:
+            raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "save", die)
+        await clock.look(hpo, SystemClock())
+    assert num_saved == 3, "in the middle"
+    searches.kept.clear()
+    await clock.look(hpo, SystemClock())
+    ended = of_type([event.payload for event in await emitted(hpo)], TrialStopped)
+    assert sorted(one.number for one in ended) == list(range(1, NUM))
+    async with hpo.connection() as connection:
+        assert await store.with_more(connection) == []
+        rows = await connection.fetch("select count(*) from outbox group by xmin::text")
+    sizes = [row["count"] for row in rows]
+    assert len(sizes) == ceil((NUM - 1) / search.MAX_ENDED_AT_ONCE)
+    assert max(sizes) <= 2 * search.MAX_ENDED_AT_ONCE + 3, "an event and a command each"
 
 
 def value_of(name: str, **labels: str) -> float:
