@@ -34,7 +34,7 @@ class OfRun(Protocol):
 
 def of(record: OfRun, kind: AlertKind, detail: str, **facts: Any) -> AlertRaised:
     """About the run of this record."""
-    return AlertRaised(**_run(record), alert=kind, detail=detail, **facts)
+    return AlertRaised(**run_of(record), alert=kind, detail=detail, **facts)
 
 
 async def raise_once(tx: Tx, alert: AlertRaised, *, about: str = "", again: bool = False) -> None:
@@ -88,7 +88,7 @@ async def clear(
     """Clear this alert about the run, if it is active."""
     if not await store.clear_alert(tx.connection, run.run_id, alert):
         return
-    cleared = AlertCleared(**_run(run), alert=AlertKind(alert), detail=detail)
+    cleared = AlertCleared(**run_of(run), alert=AlertKind(alert), detail=detail)
     await tx.emit(cleared, tenant_id=run.tenant_id, cause=cause)
     log.info("alert cleared", run_id=run.run_id, alert=alert, tenant_id=run.tenant_id)
 
@@ -99,5 +99,6 @@ async def clear_all(tx: Tx, run: RunRow, detail: str, cause: Event[Payload]) -> 
         await clear(tx, run, alert, detail, cause)
 
 
-def _run(record: OfRun) -> dict[str, Any]:
+def run_of(record: OfRun) -> dict[str, Any]:
+    """The fields by which an event names its run."""
     return {name: getattr(record, name) for name in ("tenant_id", "job_id", "run_id", "attempt")}

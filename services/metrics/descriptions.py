@@ -4,7 +4,7 @@ A description is emitted once, however often it is sent: a later one of a run ha
 """
 
 from drivetrain_schemas.descriptions import PodDescribed, RunDescribed
-from services.metrics import store
+from services.metrics import alerts, store
 from services.runtime import logs
 from services.runtime.errors import EventTooLarge
 from services.runtime.transaction import Tx
@@ -28,12 +28,7 @@ async def take(tx: Tx, described: PodDescribed) -> None:
     if not is_new:
         return
     event = RunDescribed(
-        tenant_id=run.tenant_id,
-        job_id=run.job_id,
-        run_id=run.run_id,
-        attempt=run.attempt,
-        number=described.number,
-        surroundings=described.surroundings,
+        **alerts.run_of(run), number=described.number, surroundings=described.surroundings
     )
     try:
         await tx.emit(event, tenant_id=run.tenant_id)

@@ -173,13 +173,7 @@ async def _take_warning(tx: Tx, warned: PodWarned) -> None:
     if number is None:
         return
     event = RunWarned(
-        tenant_id=run.tenant_id,
-        job_id=run.job_id,
-        run_id=run.run_id,
-        attempt=run.attempt,
-        number=number,
-        warning=warned.warning,
-        detail=warned.detail,
+        **alerts.run_of(run), number=number, warning=warned.warning, detail=warned.detail
     )
     await tx.emit(event, tenant_id=run.tenant_id)
     WARNINGS.inc()
