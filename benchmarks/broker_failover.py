@@ -32,7 +32,7 @@ from services.runtime.bus import OutRecord, PublishFailed
 from services.runtime.kafka_access import KafkaAccess
 from services.runtime.kafka_publisher import KafkaPublisher
 from services.runtime.kafka_source import KafkaSource
-from services.standalone.embedded import RunningCluster, running_kafka_cluster
+from tests.running_cluster import RunningCluster, running_kafka_cluster
 
 TITLE = "A broker of three is killed"
 MEASURES = (

@@ -30,10 +30,10 @@ from services.metrics.settings import MetricsSettings
 from services.runtime.clock import SystemClock
 from services.runtime.database import Database
 from services.runtime.run_tokens import RunTokens
-from services.runtime.testing import InMemoryObjectStore
 from services.runtime.transaction import Origin
 from services.standalone.embedded import running_postgres
 from tests.events import handle_batch, make_event
+from tests.fakes import InMemoryObjectStore
 
 TITLE = "Charts of long series"
 MEASURES = (

@@ -8,11 +8,11 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from services.standalone import jars, kafka, kafka_cluster, postgres
+from services.standalone import jars, kafka, postgres
 from services.standalone.child import Child, ChildSpec
 from services.standalone.ports import free_port
 
@@ -56,48 +56,6 @@ async def running_kafka(
     async with supervised(kafka.spec(broker, paths, directory / "log")) as child:
         yield RunningKafka(
             broker.connection.bootstrap_servers, broker.username, broker.password, child
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class RunningCluster:
-    bootstrap_servers: str
-    username: str
-    password: str
-    children: tuple[Child, ...]
-    """One broker each, in the order of their node ids."""
-
-
-@asynccontextmanager
-async def running_kafka_cluster(
-    directory: Path,
-    password: str | None = None,
-    cache: Path | None = None,
-    advertised: Sequence[int] = (),
-) -> AsyncIterator[RunningCluster]:
-    """Three real brokers in this directory, all ready.
-
-    `advertised`: for tests with a proxy, the port at which each is reached instead of its own.
-    """
-    ports: list[int] = []
-    while len(ports) < 2 * kafka_cluster.CLUSTER_SIZE:
-        ports.append(free_port(ports))
-    pairs = list(zip(ports[::2], ports[1::2], strict=True))
-    brokers = kafka_cluster.cluster(
-        directory, pairs, "drivetrain", password or secrets.token_urlsafe(24), {}
-    )
-    if advertised:
-        pairs_of = zip(brokers.all, advertised, strict=True)
-        brokers = kafka_cluster.Brokers(
-            tuple(replace(broker, advertised_port=port) for broker, port in pairs_of)
-        )
-    locked = jars.locked_jars("kafka")
-    paths = await asyncio.to_thread(jars.fetch_jars, locked, cache or jars.default_cache())
-    specs = [kafka.spec(it, paths, directory / f"{it.name}.log") for it in brokers.all]
-    async with all_supervised(specs) as children:
-        connection = brokers.connection
-        yield RunningCluster(
-            connection.bootstrap_servers, connection.username, connection.password, children
         )
 
 

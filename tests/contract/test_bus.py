@@ -21,7 +21,7 @@ from services.runtime.bus import (
 from services.runtime.kafka_access import KafkaAccess
 from services.runtime.kafka_publisher import KafkaPublisher
 from services.runtime.kafka_source import KafkaSource
-from services.runtime.testing import InMemoryBus
+from tests.fakes import InMemoryBus
 
 NUM_PARTITIONS = 2
 KEYS = [b"d", b"a", b"e", b"h"]

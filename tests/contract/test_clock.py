@@ -8,7 +8,7 @@ from datetime import UTC, timedelta
 import pytest
 
 from services.runtime.clock import Clock, SystemClock
-from services.runtime.testing import ManualClock
+from tests.fakes import ManualClock
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from services.runtime.object_store import (
 )
 from services.runtime.s3_store import S3Store
 from services.runtime.stores import initialise, open_object_store
-from services.runtime.testing import InMemoryObjectStore
 from services.standalone.ports import free_port
 from tests import s3_server
+from tests.fakes import InMemoryObjectStore
 
 pytestmark = pytest.mark.timeout(s3_server.BUILD_SECONDS + 60)
 

@@ -14,9 +14,9 @@ from services.checkpoints.worker import Worker
 from services.runtime.database import Database
 from services.runtime.object_store import ObjectInfo
 from services.runtime.run_tokens import RunTokens
-from services.runtime.testing import InMemoryObjectStore
 from tests.conftest import OpenDatabase
 from tests.events import make_event, make_record
+from tests.fakes import InMemoryObjectStore
 from tests.handlers.checkpoints.builders import JOB, PREFIX
 from tests.handlers.checkpoints.conftest import SETTINGS
 

@@ -8,10 +8,10 @@ from typing import Any
 from services.cost.core.storage import StoragePrice, StoragePrices
 from services.cost.retention import rules
 from services.runtime.retention import Retention
-from services.runtime.testing import ManualClock
 from tests.conftest import OpenDatabase
 from tests.costs.cost.world import TENANT, execute, world
 from tests.costs.counting import Runs, measure
+from tests.fakes import ManualClock
 
 RULES = rules(StoragePrices((StoragePrice("storage", date(2020, 1, 1), 1_000_000),)))
 # Rows of every table that is pruned: of `age`, so many.

@@ -5,10 +5,10 @@ from dataclasses import replace
 from functools import partial
 
 from services.gateway import stored_code
-from services.runtime.testing import InMemoryObjectStore
 from tests.conftest import OpenDatabase
 from tests.costs.counting import Runs, measure
 from tests.costs.rows import analyze
+from tests.fakes import InMemoryObjectStore
 from tests.handlers.gateway.model import Model, serving
 
 

@@ -13,11 +13,11 @@ from services.metrics.logs.source import LogSource
 from services.metrics.series.queries import LogsQuery
 from services.runtime.database import Database
 from services.runtime.run_tokens import RunTokens
-from services.runtime.testing import InMemoryObjectStore
 from tests.conftest import OpenDatabase
 from tests.costs.counting import Runs, measure
 from tests.costs.metrics.history import add_lines, add_other_jobs
 from tests.events import make_event, make_record
+from tests.fakes import InMemoryObjectStore
 from tests.handlers.metrics.builders import JOB, make_logs
 
 

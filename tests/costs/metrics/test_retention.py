@@ -10,10 +10,10 @@ from services.runtime import retention
 from services.runtime.clock import SystemClock
 from services.runtime.database import Database
 from services.runtime.retention import Retention, Rule
-from services.runtime.testing import InMemoryObjectStore
 from tests.conftest import OpenDatabase
 from tests.costs.counting import Runs, measure
 from tests.costs.metrics.history import add_other_jobs
+from tests.fakes import InMemoryObjectStore
 
 # Of each table, rows as many and as old as they are asked for. Those of `media_heads` have media,
 # and these were deleted: without media a row is `add_other_jobs`'s.

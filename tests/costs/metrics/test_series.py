@@ -22,11 +22,11 @@ from services.metrics.series.rolling import Roller
 from services.runtime.clock import SystemClock
 from services.runtime.database import Database
 from services.runtime.run_tokens import RunTokens
-from services.runtime.testing import InMemoryObjectStore
 from tests.conftest import OpenDatabase
 from tests.costs.counting import Runs, measure
 from tests.costs.metrics.history import SAMPLES_OF_CHUNK, add_other_jobs, add_samples
 from tests.events import make_event, make_record
+from tests.fakes import InMemoryObjectStore
 from tests.handlers.metrics.builders import JOB, make_samples
 
 STUDY = study_id_for("default", "study")

@@ -8,10 +8,10 @@ from drivetrain_schemas.topics import COMMANDS_JOBS
 from services.runtime import retention as retention_module
 from services.runtime.database import Database
 from services.runtime.retention import KEEP, Retention
-from services.runtime.testing import ManualClock
 from tests.conftest import OpenDatabase
 from tests.costs.counting import Runs, measure
 from tests.costs.rows import analyze
+from tests.fakes import ManualClock
 
 
 @pytest.fixture(autouse=True)

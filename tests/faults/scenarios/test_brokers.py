@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from services.standalone.embedded import RunningCluster, running_kafka_cluster
 from services.standalone.ports import free_port
 from tests.faults.broker_checks import (
     BROKERS,
@@ -22,6 +21,7 @@ from tests.faults.broker_checks import (
     check_everything,
     submissions,
 )
+from tests.running_cluster import RunningCluster, running_kafka_cluster
 from tests.standalone_platform import StandalonePlatform
 from tests.tcp_proxy import Proxy
 from tests.training_job import TrainingJob

@@ -13,8 +13,8 @@ from drivetrain_schemas.jobs import JobCancelled, JobFailed
 from drivetrain_schemas.runs import RunInterrupted, RunSuspected, RunUnreachable
 from services.cost import store, store_accrual, store_budgets
 from services.cost.api import read_api
-from services.runtime.testing import ManualClock
 from tests.conftest import OpenDatabase
+from tests.fakes import ManualClock
 from tests.handlers.cost.test_pools import (
     BOOK,
     FACTS,

@@ -11,9 +11,9 @@ import pytest_asyncio
 from drivetrain_schemas.ids import allocation_id_for
 from services.cost.api import read_api
 from services.cost.handlers import handlers
-from services.runtime.testing import ManualClock
 from tests.conftest import OpenDatabase
 from tests.events import handle, make_event
+from tests.fakes import ManualClock
 from tests.handlers.cost.test_handlers import BOOK, JOB, granted, released
 
 

@@ -23,9 +23,9 @@ from services.cost.fleet import Ask, fleet
 from services.cost.handlers import handlers
 from services.cost.pools import Sharing, report
 from services.runtime.database import Database
-from services.runtime.testing import ManualClock
 from tests.conftest import OpenDatabase
 from tests.events import handle, make_event
+from tests.fakes import ManualClock
 from tests.handlers.cost.test_pools import NOON
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

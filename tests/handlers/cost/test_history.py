@@ -13,9 +13,9 @@ from drivetrain_schemas.jobs import JobQueued, JobSpec, JobSucceeded
 from services.cost.api import read_api
 from services.cost.handlers import handlers
 from services.runtime.database import Database
-from services.runtime.testing import ManualClock
 from tests.conftest import OpenDatabase
 from tests.events import handle, make_event
+from tests.fakes import ManualClock
 from tests.handlers.cost.test_chargeback import BOOK, MIDNIGHT, held, released
 
 LIKE = {"name": "new", "command": ["other"], "project": None, "pool": "default"}

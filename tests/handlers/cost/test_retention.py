@@ -5,8 +5,8 @@ from datetime import timedelta
 from services.cost.core.storage import StoragePrices
 from services.cost.retention import rules
 from services.runtime.retention import KEEP, Retention
-from services.runtime.testing import ManualClock
 from tests.conftest import OpenDatabase
+from tests.fakes import ManualClock
 
 HOUR = timedelta(hours=1)
 RULES = rules(StoragePrices())

@@ -19,9 +19,9 @@ from services.cost.retention import rules
 from services.cost.storage import StorageCharging, take
 from services.runtime.database import Database
 from services.runtime.retention import Retention
-from services.runtime.testing import ManualClock
 from tests.conftest import OpenDatabase
 from tests.events import handle_batch
+from tests.fakes import ManualClock
 from tests.handlers.cost.test_pools import at, committed
 
 MIDNIGHT = datetime(2026, 2, 1, tzinfo=UTC)

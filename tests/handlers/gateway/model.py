@@ -35,8 +35,8 @@ from services.runtime.parking import InvalidRecord, parked_headers
 from services.runtime.processing import BatchProcessor, EventProcessor
 from services.runtime.run_tokens import RunTokens
 from services.runtime.service import Platform
-from services.runtime.testing import InMemoryBus, InMemoryObjectStore
 from tests.events import make_record
+from tests.fakes import InMemoryBus, InMemoryObjectStore
 
 TOKEN = "a-token-for-the-tests"
 COOKIE_SECRET = "a-cookie-secret-for-the-tests"

@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 
 from services.gateway.model_age import HEADER
 from services.runtime.bus import OutRecord, Partition
-from services.runtime.testing import InMemoryBus, InMemorySource, ManualClock
+from tests.fakes import InMemoryBus, InMemorySource, ManualClock
 from tests.handlers.gateway.model import Model, Server, serving
 
 TOPIC = "drivetrain.events.jobs"

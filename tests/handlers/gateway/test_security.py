@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from services.gateway.core.sessions import CODE_LIFE, SESSION_LIFE, cookie_name, new_session
-from services.runtime.testing import ManualClock
+from tests.fakes import ManualClock
 from tests.handlers.gateway.model import BASE_URL, TOKEN, Model, Server, serving, sign_in
 from tests.handlers.gateway.story import spec
 

@@ -18,8 +18,8 @@ from services.runtime.errors import StoreError
 from services.runtime.object_store import NoSuchObject, ObjectStore
 from services.runtime.service import Platform
 from services.runtime.stores import initialise, open_object_store
-from services.runtime.testing import ManualClock
 from tests import s3_server
+from tests.fakes import ManualClock
 from tests.handlers.gateway.model import Model, Server, serving
 from tests.handlers.gateway.test_api import SPEC, accept
 from tests.handlers.gateway.test_bad_requests import GZIP, archive

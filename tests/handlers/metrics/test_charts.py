@@ -26,9 +26,9 @@ from services.metrics.settings import MetricsSettings
 from services.runtime.clock import SystemClock
 from services.runtime.database import Database
 from services.runtime.run_tokens import RunTokens
-from services.runtime.testing import InMemoryObjectStore
 from tests.conftest import OpenDatabase
 from tests.events import handle, handle_batch, make_event
+from tests.fakes import InMemoryObjectStore
 from tests.handlers.metrics.builders import JOB, NOW, make_heartbeat, make_samples
 
 SETTINGS = MetricsSettings(kafka_bootstrap_servers="none:1", postgres_dsn="none")

@@ -19,9 +19,9 @@ from services.metrics.settings import MetricsSettings
 from services.runtime.database import Database
 from services.runtime.instruments import FORGED
 from services.runtime.run_tokens import RunTokens
-from services.runtime.testing import InMemoryObjectStore
 from tests.conftest import OpenDatabase
 from tests.events import emitted, handle_batch, make_event, make_record
+from tests.fakes import InMemoryObjectStore
 from tests.handlers.metrics.builders import JOB, NOW, make_samples
 
 TOKENS = RunTokens(SecretStr("a-key-that-only-services-have"))

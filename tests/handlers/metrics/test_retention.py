@@ -6,8 +6,8 @@ from drivetrain_schemas.metrics import SamplesRecorded
 from services.metrics.retention import KEEP_BATCHES, KEEP_RUNS, RULES
 from services.runtime.database import Database
 from services.runtime.retention import Retention
-from services.runtime.testing import ManualClock
 from tests.conftest import OpenDatabase
+from tests.fakes import ManualClock
 
 HOUR = timedelta(hours=1)
 OTHERS = {"batches": 1, "runs": 2, "alerts": 2}

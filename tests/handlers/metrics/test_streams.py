@@ -23,9 +23,9 @@ from services.metrics.series.queries import MAX_SERIES
 from services.metrics.settings import MetricsSettings
 from services.runtime.database import Database
 from services.runtime.run_tokens import RunTokens
-from services.runtime.testing import InMemoryObjectStore
 from tests.conftest import OpenDatabase
 from tests.events import handle_batch, make_event, make_record
+from tests.fakes import InMemoryObjectStore
 from tests.handlers.metrics.builders import JOB, make_logs, make_samples
 
 UNKEYED = RunTokens(None)

@@ -2,8 +2,8 @@
 
 from benchmarks import metrics_query
 from benchmarks.synthetic_store import NUM_SERIES, build, size_of
-from services.runtime.testing import InMemoryObjectStore
 from tests.conftest import OpenDatabase
+from tests.fakes import InMemoryObjectStore
 
 
 async def test_a_small_store_answers_every_kind_of_query(database: OpenDatabase) -> None:

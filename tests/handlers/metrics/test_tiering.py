@@ -27,9 +27,9 @@ from services.runtime.database import Database
 from services.runtime.errors import StoreError
 from services.runtime.retention import Retention
 from services.runtime.run_tokens import RunTokens
-from services.runtime.testing import InMemoryObjectStore, ManualClock
 from tests.conftest import OpenDatabase
 from tests.events import handle_batch, make_event
+from tests.fakes import InMemoryObjectStore, ManualClock
 from tests.handlers.metrics.builders import JOB, make_samples
 
 SETTINGS = MetricsSettings(kafka_bootstrap_servers="none:1", postgres_dsn="none")

@@ -15,9 +15,9 @@ from services.runtime.bus import OutRecord, Partition
 from services.runtime.consumer import Consumer, FailedAtRecord
 from services.runtime.database import Database
 from services.runtime.processing import EventProcessor
-from services.runtime.testing import InMemoryBus, ManualClock
 from services.runtime.transaction import Tx
 from tests.events import make_event
+from tests.fakes import InMemoryBus, ManualClock
 from tests.handlers.runtime.charges import charge
 
 TOPIC = "drivetrain.events.charges"

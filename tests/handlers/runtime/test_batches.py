@@ -15,10 +15,10 @@ from services.runtime.bus import OutRecord, Record
 from services.runtime.consumer import Consumer, FailedAtRecord
 from services.runtime.database import Database
 from services.runtime.processing import EventProcessor, NotTogether
-from services.runtime.testing import InMemoryBus, ManualClock
 from services.runtime.transaction import Tx
 from tests.conftest import OpenDatabase
 from tests.events import emitted, make_event, make_record, parked, process
+from tests.fakes import InMemoryBus, ManualClock
 from tests.handlers.runtime.charges import charge
 from tests.handlers.runtime.service import (
     GROUP,

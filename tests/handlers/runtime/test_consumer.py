@@ -18,10 +18,10 @@ from services.runtime.migrations import migrate
 from services.runtime.parking import MAX_KEPT_BYTES
 from services.runtime.processing import EventProcessor
 from services.runtime.rewind import SchemaReplaced
-from services.runtime.testing import InMemorySource
 from services.runtime.transaction import Tx
 from tests.conftest import OpenDatabase
 from tests.events import emitted, make_event, make_record, parked, process
+from tests.fakes import InMemorySource
 from tests.handlers.runtime.charges import charge
 from tests.handlers.runtime.service import (
     TOPIC,

@@ -11,9 +11,9 @@ import pytest_asyncio
 from services.runtime.bus import Partition, Record
 from services.runtime.consumer import Consumer
 from services.runtime.errors import PostgresUnavailable
-from services.runtime.testing import InMemorySource
 from tests.conftest import OpenDatabase
 from tests.events import parked
+from tests.fakes import InMemorySource
 from tests.handlers.runtime.service import TOPIC, Adder, Killed, make_adder, say, until
 
 

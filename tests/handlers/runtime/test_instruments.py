@@ -9,8 +9,8 @@ from prometheus_client import REGISTRY
 from services.runtime import relay as relay_module
 from services.runtime import watchdog
 from services.runtime.relay import Relay
-from services.runtime.testing import ManualClock
 from tests.conftest import OpenDatabase
+from tests.fakes import ManualClock
 from tests.handlers.runtime.service import GROUP, Bug, make_adder, say, until
 from tests.handlers.runtime.test_relay import Broker
 from tests.handlers.runtime.test_relay import say as emit

@@ -24,8 +24,8 @@ from services.runtime.database import Database
 from services.runtime.errors import is_temporary
 from services.runtime.instruments import OUTBOX_REFUSED
 from services.runtime.relay import Relay
-from services.runtime.testing import ManualClock
 from tests.conftest import OpenDatabase
+from tests.fakes import ManualClock
 from tests.handlers.runtime.charges import charge
 from tests.handlers.runtime.service import until
 

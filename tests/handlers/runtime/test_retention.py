@@ -22,10 +22,10 @@ from services.runtime.database import Database
 from services.runtime.instruments import PRUNED
 from services.runtime.processing import EventProcessor
 from services.runtime.retention import KEEP, MARGIN, Retention, inbox_keep, replay_refusal
-from services.runtime.testing import ManualClock
 from services.runtime.transaction import Tx
 from tests.conftest import OpenDatabase
 from tests.events import make_event, make_record
+from tests.fakes import ManualClock
 from tests.handlers.runtime.charges import charge
 
 TOPIC = f"drivetrain.{EVENTS_CHARGES.name}"

@@ -15,10 +15,10 @@ from services.runtime.database import Database
 from services.runtime.instruments import PARKED_DROPPED
 from services.runtime.parking import DROPPED, InvalidRecord
 from services.runtime.processing import BatchProcessor
-from services.runtime.testing import InMemoryBus, InMemorySource, ManualClock
 from services.runtime.transaction import Tx
 from tests.conftest import OpenDatabase
 from tests.events import parked
+from tests.fakes import InMemoryBus, InMemorySource, ManualClock
 from tests.handlers.runtime.service import Bug, until
 
 TOPIC = f"drivetrain.{METRICS.name}"

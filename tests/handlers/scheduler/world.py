@@ -13,7 +13,6 @@ from drivetrain_schemas.pods import PodExit, PodSpec, RankExit, StopNotice
 from services.runtime.database import Database
 from services.runtime.run_tokens import RunTokens
 from services.runtime.service import Platform
-from services.runtime.testing import InMemoryBus, InMemoryObjectStore, ManualClock
 from services.scheduler import store
 from services.scheduler.core.model import Node
 from services.scheduler.core.pods import EndReason, Sight
@@ -31,6 +30,7 @@ from services.scheduler.loop import Loop
 from services.scheduler.pods import Pods
 from services.scheduler.settings import SchedulerSettings
 from tests import events
+from tests.fakes import InMemoryBus, InMemoryObjectStore, ManualClock
 
 NODES = [
     {"node_id": "n1", "pool": "default", "device_type": "cpu", "slots": 2},

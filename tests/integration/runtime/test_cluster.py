@@ -18,10 +18,10 @@ from services.runtime.errors import TemporaryError
 from services.runtime.kafka_access import KafkaAccess
 from services.runtime.kafka_publisher import KafkaPublisher
 from services.runtime.topics import EXIT_DIFFERS, create_topics
-from services.standalone.embedded import RunningCluster, running_kafka_cluster
 from services.standalone.parts import base_environment
 from tests.integration.runtime.cost import cost, releases, until_charged
 from tests.platform_service import produce, running
+from tests.running_cluster import RunningCluster, running_kafka_cluster
 
 pytestmark = pytest.mark.heavy
 

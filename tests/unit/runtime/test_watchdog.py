@@ -10,7 +10,6 @@ import pytest
 from services.runtime.bus import Partition
 from services.runtime.consumer import Consumer
 from services.runtime.errors import TemporaryError
-from services.runtime.testing import ManualClock
 from services.runtime.watchdog import (
     CHECK_SECONDS,
     STUCK_SECONDS,
@@ -20,6 +19,7 @@ from services.runtime.watchdog import (
     lag,
     watch,
 )
+from tests.fakes import ManualClock
 
 A, B = Partition("t", 0), Partition("t", 1)
 BOTH = frozenset({A, B})

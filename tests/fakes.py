@@ -1,4 +1,4 @@
-"""Public fakes for tests: a bus, a clock and an object store in memory.
+"""Fakes: a bus, a clock and an object store in memory.
 
 One contract suite runs on each fake and on the real adapter (`tests/contract/`).
 """
