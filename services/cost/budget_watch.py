@@ -18,7 +18,7 @@ from services.cost.instruments import BUDGET_STOPS, BUDGET_WATCH_SECONDS
 from services.cost.spent import Spent, as_budget, spent
 from services.cost.store_budgets import BudgetRow
 from services.runtime import logs
-from services.runtime.errors import is_temporary
+from services.runtime.repeating import repeat
 from services.runtime.service import Platform
 from services.runtime.transaction import Tx
 
@@ -43,15 +43,12 @@ class BudgetWatch:
         self._book = book
 
     async def run(self, platform: Platform) -> None:
-        while not platform.stopping.is_set():
-            try:
-                with BUDGET_WATCH_SECONDS.time():
-                    await self.look(platform)
-            except Exception as error:
-                if not is_temporary(error):
-                    raise
-                log.warning("budgets not compared with the spend", error=repr(error))
-            await platform.clock.sleep(WATCH_SECONDS)
+        async def work() -> None:
+            with BUDGET_WATCH_SECONDS.time():
+                await self.look(platform)
+
+        waits = "budgets not compared with the spend"
+        await repeat(work, platform.clock, WATCH_SECONDS, waits)
 
     async def look(self, platform: Platform) -> None:
         """Compare all of them once."""

@@ -45,12 +45,9 @@ from services.cost.core.prices import Period, PriceBook
 from services.cost.core.steps import Step, Steps, days
 from services.cost.instruments import SHARED
 from services.cost.store_pools import HeldUsage
-from services.runtime import logs
-from services.runtime.errors import is_temporary
+from services.runtime.repeating import repeat
 from services.runtime.service import Platform
 from services.runtime.transaction import Tx
-
-log = logs.get()
 
 # A checkpoint is verified within minutes of its run's end.
 SHARE_AFTER = timedelta(minutes=10)
@@ -100,16 +97,11 @@ class Sharing:
         self._book = book
 
     async def run(self, platform: Platform) -> None:
-        while not platform.stopping.is_set():
-            num = 0
-            try:
-                num = await self.share(platform, SHARE_AFTER)
-            except Exception as error:
-                if not is_temporary(error):
-                    raise
-                log.warning("released slots not shared out", error=repr(error))
-            if num < BATCH:
-                await platform.clock.sleep(SHARE_SECONDS)
+        async def work() -> None:
+            while await self.share(platform, SHARE_AFTER) == BATCH:
+                pass
+
+        await repeat(work, platform.clock, SHARE_SECONDS, "released slots not shared out")
 
     async def share(self, platform: Platform, age: timedelta) -> int:
         """How many allocations were shared out."""

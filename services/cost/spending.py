@@ -12,11 +12,8 @@ from services.cost import store, store_accrual
 from services.cost.core.prices import PriceBook, SlotKind
 from services.cost.instruments import SPEND, UNPRICED_DEVICES, UNRELEASED
 from services.cost.store import HeldSlots
-from services.runtime import logs
-from services.runtime.errors import is_temporary
+from services.runtime.repeating import repeat
 from services.runtime.service import Platform
-
-log = logs.get()
 
 LOOK_SECONDS = 15.0
 DEFAULT_CLASS = "default"
@@ -51,17 +48,13 @@ class SpendingTask:
         self._classes = classes
 
     async def run(self, platform: Platform) -> None:
-        while True:
-            try:
-                async with platform.database.connection() as connection:
-                    held = await store.held_slots(connection)
-                    UNRELEASED.set(await store_accrual.num_unreleased(connection))
-                self.report(held, platform.clock.now())
-            except Exception as error:
-                if not is_temporary(error):
-                    raise
-                log.warning("spend per hour not measured", error=repr(error))
-            await platform.clock.sleep(LOOK_SECONDS)
+        async def work() -> None:
+            async with platform.database.connection() as connection:
+                held = await store.held_slots(connection)
+                UNRELEASED.set(await store_accrual.num_unreleased(connection))
+            self.report(held, platform.clock.now())
+
+        await repeat(work, platform.clock, LOOK_SECONDS, "spend per hour not measured")
 
     def report(self, held: Iterable[HeldSlots], now: datetime) -> None:
         found = spending(held, self._book, self._classes, now)

@@ -7,6 +7,7 @@ day and replaces it, so the result is the same in whatever order events and char
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime
+from functools import partial
 from typing import Any
 
 from drivetrain_schemas.checkpoints import CheckpointCommitted, CheckpointDeleted
@@ -20,9 +21,9 @@ from services.cost.instruments import STORAGE_CHARGED
 from services.cost.store_storage import StorageCharge
 from services.runtime import logs
 from services.runtime.bus import Record
-from services.runtime.errors import is_temporary
 from services.runtime.parking import InvalidRecord
 from services.runtime.processing import read_event
+from services.runtime.repeating import repeat
 from services.runtime.service import Platform
 from services.runtime.transaction import Tx
 
@@ -92,14 +93,8 @@ class StorageCharging:
         self._prices = prices
 
     async def run(self, platform: Platform) -> None:
-        while not platform.stopping.is_set():
-            try:
-                await self.look(platform)
-            except Exception as error:
-                if not is_temporary(error):
-                    raise
-                log.warning("stored checkpoints not charged", error=repr(error))
-            await platform.clock.sleep(LOOK_SECONDS)
+        waits = "stored checkpoints not charged"
+        await repeat(partial(self.look, platform), platform.clock, LOOK_SECONDS, waits)
 
     async def look(self, platform: Platform, now: datetime | None = None) -> None:
         """Charge the days that are due, and those that were begun and not ended."""

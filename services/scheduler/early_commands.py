@@ -11,7 +11,7 @@ from typing import Any
 
 from drivetrain_schemas.envelope import Event
 from services.runtime import logs
-from services.runtime.errors import is_temporary
+from services.runtime.repeating import repeat
 from services.runtime.service import Platform
 from services.runtime.transaction import Tx
 from services.scheduler import instruments, job_commands, store, store_early_commands
@@ -51,17 +51,14 @@ async def apply_early(tx: Tx, job_ids: Sequence[str]) -> None:
 
 async def expire(platform: Platform) -> None:
     """A task of the service: answer the commands for which no job arrived."""
-    while True:
-        try:
+
+    async def work() -> None:
+        num_expired = EXPIRE_BATCH
+        while num_expired == EXPIRE_BATCH:
             async with platform.database.transaction() as tx:
                 num_expired = await expire_once(tx)
-        except Exception as error:
-            if not is_temporary(error):
-                raise
-            log.warning("early commands not expired", error=repr(error))
-            num_expired = 0
-        if num_expired < EXPIRE_BATCH:
-            await platform.clock.sleep(EXPIRE_SECONDS)
+
+    await repeat(work, platform.clock, EXPIRE_SECONDS, "early commands not expired")
 
 
 async def expire_once(tx: Tx, age: timedelta = KEPT) -> int:

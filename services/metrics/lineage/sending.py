@@ -21,7 +21,7 @@ from services.metrics.webhooks import calling
 from services.metrics.webhooks import store as store_deliveries
 from services.runtime import logs
 from services.runtime.database import Database
-from services.runtime.errors import is_temporary
+from services.runtime.repeating import repeat
 from services.runtime.service import Platform
 
 log = logs.get()
@@ -53,17 +53,15 @@ class Sender:
 
     async def run(self, platform: Platform) -> None:
         trimmed_at = platform.clock.monotonic()
-        while True:
-            try:
-                await self.send_all()
-                if platform.clock.monotonic() - trimmed_at >= TRIM_SECONDS:
-                    trimmed_at = platform.clock.monotonic()
-                    await self.trim()
-            except Exception as error:
-                if not is_temporary(error):
-                    raise
-                log.warning("lineage waits for Postgres", error=repr(error))
-            await platform.clock.sleep(LOOK_SECONDS)
+
+        async def work() -> None:
+            nonlocal trimmed_at
+            await self.send_all()
+            if platform.clock.monotonic() - trimmed_at >= TRIM_SECONDS:
+                trimmed_at = platform.clock.monotonic()
+                await self.trim()
+
+        await repeat(work, platform.clock, LOOK_SECONDS, "lineage waits for Postgres")
 
     async def send_all(self) -> int:
         """Send what is due, until one fails, `MAX_SENT` at most. Returns how many were sent."""

@@ -2,8 +2,8 @@
 
 An event becomes a row per webhook in the transaction that handles it; one task per webhook sends
 them, so that a slow one holds up nobody else. The end of an alert waits until its begin is sent or
-given up. Counted as tried, then sent, then deleted: a webhook
-may get an event twice, with the same `Drivetrain-Delivery`, and loses none until it is given up.
+given up. Counted as tried, then sent, then deleted: a webhook may get an event twice, with the same
+`Drivetrain-Delivery`, and loses none until it is given up.
 What becomes of silenced alerts: `silences/holding.py`.
 
 A receiver is not trusted (`calling.py`), and has 10 s for everything.
@@ -30,8 +30,8 @@ from services.metrics.webhooks import store as store_deliveries
 from services.metrics.webhooks.store import Delivery, NewDelivery
 from services.runtime import logs
 from services.runtime.database import Database
-from services.runtime.errors import is_temporary
 from services.runtime.processing import HandlerTable
+from services.runtime.repeating import repeat
 from services.runtime.service import Platform
 from services.runtime.transaction import Tx
 
@@ -137,15 +137,11 @@ class Sender:
         self._database = database
 
     async def run(self, platform: Platform) -> None:
-        while True:
-            try:
-                while await self.release() or await self.send_next():
-                    pass
-            except Exception as error:
-                if not is_temporary(error):
-                    raise
-                log.warning("webhooks wait for Postgres", error=repr(error))
-            await platform.clock.sleep(LOOK_SECONDS)
+        async def work() -> None:
+            while await self.release() or await self.send_next():
+                pass
+
+        await repeat(work, platform.clock, LOOK_SECONDS, "webhooks wait for Postgres")
 
     async def release(self) -> bool:
         """Judge again what a silence has held back until now; False where there is nothing."""

@@ -6,7 +6,8 @@ aiokafka's admin client has no calls for access lists, so the requests are made 
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 from aiokafka.client import AIOKafkaClient
@@ -59,9 +60,7 @@ async def apply_acls(
 
     Raises KafkaError when the broker does not answer, and `Refused`.
     """
-    client = AIOKafkaClient(**{**connection.options(), "request_timeout_ms": TIMEOUT_MS})
-    await client.bootstrap()
-    try:
+    async with administering(connection) as client:
         found = changes(await _present(client), wanted, is_ours)
         if found.missing:
             answer = await send(client, _Create(found.missing))
@@ -71,6 +70,14 @@ async def apply_acls(
             check((code, text) for code, text, _ in answer.filter_responses)
         await _until_applied(client, wanted, is_ours)
         return found
+
+
+@asynccontextmanager
+async def administering(connection: Connection) -> AsyncIterator[AIOKafkaClient]:
+    client = AIOKafkaClient(**{**connection.options(), "request_timeout_ms": TIMEOUT_MS})
+    await client.bootstrap()
+    try:
+        yield client
     finally:
         await client.close()
 

@@ -14,7 +14,7 @@ from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Array, Boolean, Float64, Int16, Int32, Schema, String
 
 from drivetrain_schemas.access import QUOTAS
-from services.runtime.access.kafka import TIMEOUT_MS, Connection, check, send
+from services.runtime.access.kafka import Connection, administering, check, send
 
 Quotas = Mapping[str, Mapping[str, float]]
 
@@ -68,9 +68,7 @@ async def apply_quotas(connection: Connection, wanted: Quotas) -> Quotas:
 
     Raises KafkaError when the broker does not answer, and `Refused`.
     """
-    client = AIOKafkaClient(**{**connection.options(), "request_timeout_ms": TIMEOUT_MS})
-    await client.bootstrap()
-    try:
+    async with administering(connection) as client:
         missing = {}
         for user, limits in wanted.items():
             present = await _present(client, user)
@@ -80,8 +78,6 @@ async def apply_quotas(connection: Connection, wanted: Quotas) -> Quotas:
             answer = await send(client, _Alter(missing))
             check((code, text) for code, text, _ in answer.entries)
         return missing
-    finally:
-        await client.close()
 
 
 async def _present(client: AIOKafkaClient, user: str) -> Mapping[str, float]:
