@@ -9,7 +9,6 @@ from collections.abc import Callable
 from drivetrain_schemas.allocations import AllocationGranted
 from drivetrain_schemas.checkpoints import (
     CheckpointPin,
-    CheckpointPinned,
     CheckpointPinRejected,
 )
 from drivetrain_schemas.envelope import Event
@@ -22,7 +21,7 @@ from drivetrain_schemas.runs import (
     RunStopped,
     RunSucceeded,
 )
-from services.checkpoints import store, store_checkpoints, store_intents
+from services.checkpoints import messages, store, store_checkpoints, store_intents
 from services.checkpoints.core.retention import Policy
 from services.checkpoints.pruning import UNFINISHED_KEPT_SECONDS
 from services.checkpoints.store import Job, Run
@@ -105,15 +104,7 @@ async def on_pin(tx: Tx, event: Event[CheckpointPin]) -> None:
         await tx.emit(rejected, tenant_id=event.tenant_id, cause=event)
         return
     await store_checkpoints.set_pinned(tx.connection, row.checkpoint_id)
-    pinned = CheckpointPinned(
-        checkpoint_id=row.checkpoint_id,
-        tenant_id=event.tenant_id,
-        job_id=row.job_id,
-        run_id=row.run_id,
-        attempt=row.attempt,
-        fence=row.fence,
-        step=row.step,
-    )
+    pinned = messages.pinned(row, event.tenant_id)
     await tx.emit(pinned, tenant_id=event.tenant_id, cause=event)
     log.info("checkpoint pinned", checkpoint_id=row.checkpoint_id, job_id=row.job_id)
 

@@ -1,11 +1,14 @@
 """Events from rows of the catalogue. Pure; texts of pods are bounded here."""
 
+from typing import Any
+
 from drivetrain_schemas.checkpoints import (
     CheckpointCommitted,
     CheckpointDeleted,
     CheckpointingFailed,
     CheckpointingRecovered,
     CheckpointingWentBack,
+    CheckpointPinned,
     CheckpointRejected,
     CheckpointRestored,
     Manifest,
@@ -56,17 +59,17 @@ def row_of_flaw(location: Location, run: Run) -> CheckpointRow:
     )
 
 
+def _about(row: CheckpointRow, tenant_id: str) -> dict[str, Any]:
+    """What every event says of a checkpoint."""
+    names = ("checkpoint_id", "job_id", "run_id", "attempt", "fence", "step")
+    return {name: getattr(row, name) for name in names} | {"tenant_id": tenant_id}
+
+
 def committed(
     row: CheckpointRow, tenant_id: str, manifest: Manifest, *, is_latest: bool, is_best: bool
 ) -> CheckpointCommitted:
     return CheckpointCommitted(
-        checkpoint_id=row.checkpoint_id,
-        tenant_id=tenant_id,
-        job_id=row.job_id,
-        run_id=row.run_id,
-        attempt=row.attempt,
-        fence=row.fence,
-        step=row.step,
+        **_about(row, tenant_id),
         manifest_key=row.manifest_key,
         size_bytes=row.size_bytes,
         num_shards=len(manifest.shards),
@@ -82,13 +85,7 @@ def committed(
 
 def rejected(row: CheckpointRow, tenant_id: str, flaw: Flaw) -> CheckpointRejected:
     return CheckpointRejected(
-        checkpoint_id=row.checkpoint_id,
-        tenant_id=tenant_id,
-        job_id=row.job_id,
-        run_id=row.run_id,
-        attempt=row.attempt,
-        fence=row.fence,
-        step=row.step,
+        **_about(row, tenant_id),
         manifest_key=row.manifest_key,
         reason=flaw.reason,
         detail=flaw.detail,
@@ -97,13 +94,7 @@ def rejected(row: CheckpointRow, tenant_id: str, flaw: Flaw) -> CheckpointReject
 
 def restored(row: CheckpointRow, tenant_id: str, resumed: RunResumed) -> CheckpointRestored:
     return CheckpointRestored(
-        checkpoint_id=row.checkpoint_id,
-        tenant_id=tenant_id,
-        job_id=row.job_id,
-        run_id=row.run_id,
-        attempt=row.attempt,
-        fence=row.fence,
-        step=row.step,
+        **_about(row, tenant_id),
         resumed_by_run_id=resumed.run_id,
         resumed_by_attempt=resumed.attempt,
         load_seconds=resumed.load_seconds,
@@ -112,15 +103,13 @@ def restored(row: CheckpointRow, tenant_id: str, resumed: RunResumed) -> Checkpo
     )
 
 
+def pinned(row: CheckpointRow, tenant_id: str) -> CheckpointPinned:
+    return CheckpointPinned(**_about(row, tenant_id))
+
+
 def deleted(row: CheckpointRow, tenant_id: str, reason: str) -> CheckpointDeleted:
     return CheckpointDeleted(
-        checkpoint_id=row.checkpoint_id,
-        tenant_id=tenant_id,
-        job_id=row.job_id,
-        run_id=row.run_id,
-        attempt=row.attempt,
-        fence=row.fence,
-        step=row.step,
+        **_about(row, tenant_id),
         size_bytes=row.size_bytes,
         reason=reason,
     )

@@ -1,7 +1,7 @@
 """The statements about checkpoints and what was read of them: one function each, no rules."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, field, fields
 from typing import Any, Literal
 
 import asyncpg
@@ -25,7 +25,7 @@ class CheckpointRow:
     step: int
     state: State
     size_bytes: int = 0
-    metrics: Mapping[str, float] | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
     is_pinned: bool = False
     may_lead: bool = False
     is_read: bool = False
@@ -40,19 +40,7 @@ async def insert(connection: asyncpg.Connection, row: CheckpointRow) -> None:
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
             case when $13 then clock_timestamp() end)
         """,
-        row.checkpoint_id,
-        row.job_id,
-        row.manifest_key,
-        row.run_id,
-        row.attempt,
-        row.fence,
-        row.step,
-        row.state,
-        row.size_bytes,
-        row.metrics or {},
-        row.is_pinned,
-        row.may_lead,
-        row.is_read,
+        *astuple(row),
     )
 
 
@@ -203,18 +191,5 @@ async def prune_deleted(connection: asyncpg.Connection, seconds: float, limit: i
 
 
 def _checkpoint(row: Any) -> CheckpointRow:
-    return CheckpointRow(
-        checkpoint_id=row["checkpoint_id"],
-        job_id=row["job_id"],
-        manifest_key=row["manifest_key"],
-        run_id=row["run_id"],
-        attempt=row["attempt"],
-        fence=row["fence"],
-        step=row["step"],
-        state=row["state"],
-        size_bytes=row["size_bytes"],
-        metrics=row["metrics"],
-        is_pinned=row["is_pinned"],
-        may_lead=row["may_lead"],
-        is_read=row["read_at"] is not None,
-    )
+    stored = {one.name: row[one.name] for one in fields(CheckpointRow) if one.name != "is_read"}
+    return CheckpointRow(**stored, is_read=row["read_at"] is not None)

@@ -1,7 +1,7 @@
 """The statements about stored checkpoints and what they are charged; no rules."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import date, datetime
 
 import asyncpg
@@ -170,19 +170,7 @@ async def num_charges(connection: asyncpg.Connection, job_id: str, day: date) ->
 
 
 async def add(connection: asyncpg.Connection, charge: StorageCharge) -> None:
-    await connection.execute(
-        _ADD,
-        charge.charge_id,
-        charge.tenant_id,
-        charge.job_id,
-        charge.day,
-        charge.byte_microseconds,
-        charge.price_id,
-        charge.micro_usd_per_gb_month,
-        charge.amount_micro_usd,
-        charge.correction,
-        charge.reverses_charge_id,
-    )
+    await connection.execute(_ADD, *astuple(charge))
 
 
 async def first_stored(connection: asyncpg.Connection) -> date | None:

@@ -254,12 +254,9 @@ def timeline_message(row: dict[str, Any]) -> Message:
 def progress_message(row: dict[str, Any]) -> Message:
     pace = steps_per_second(row["first_step"], row["first_step_at"], row["step"], row["step_at"])
     data = {
-        "job_id": row["job_id"],
-        "attempt": row["attempt"],
-        "phase": row["phase"],
-        "step": row["step"],
-        "max_steps": row["max_steps"],
-        "epoch": row["epoch"],
+        **{
+            name: row[name] for name in ("job_id", "attempt", "phase", "step", "max_steps", "epoch")
+        },
         "steps_per_second": pace,
         "eta_seconds": eta_seconds(row["step"], row["max_steps"], pace),
     }

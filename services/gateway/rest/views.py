@@ -21,45 +21,29 @@ Row = Mapping[str, Any]
 M = TypeVar("M")
 
 
-def job_fields(row: Row, base_url: str) -> dict[str, Any]:
+def job_fields(row: Row, base_url: str, value: models.MetricValue | None = None) -> dict[str, Any]:
     """The fields that summary and job have in common."""
-    return {
-        "job_id": row["job_id"],
-        "tenant_id": row["tenant_id"],
-        "request_id": row["request_id"],
-        "name": row["name"],
-        "state": row["state"],
-        "is_cancelling": row["is_cancelling"],
-        "is_stopping": row["requested"] == "stop",
-        "is_pausing": row["requested"] == "pause",
-        "job_url": f"{base_url}/jobs/{row['job_id']}",
-        "attempt": row["attempt"],
-        "run_id": row["run_id"],
-        "pool": row["pool"],
-        "devices": row["devices"],
-        "priority": row["priority"],
-        "progress": progress(row),
-        "waiting": waiting(row),
-        "refusal": refusal(row),
-        "charged_micro_usd": row["charged_micro_usd"],
-        "study_id": row["study_id"],
-        "trial_number": row["trial_number"],
-        "tags": row["tags"] or [],
-        "project": row["project"],
-        "note": row["note"] or "",
-        "submitted_at": row["submitted_at"],
-        "queued_at": row["queued_at"],
-        "started_at": row["started_at"],
-        "finished_at": row["finished_at"],
-        "detail": redacted(row["detail"]),
-    }
+    return _fields(
+        models.JobSummary,
+        row,
+        is_stopping=row["requested"] == "stop",
+        is_pausing=row["requested"] == "pause",
+        job_url=f"{base_url}/jobs/{row['job_id']}",
+        progress=progress(row),
+        waiting=waiting(row),
+        refusal=refusal(row),
+        tags=row["tags"] or [],
+        note=row["note"] or "",
+        value=value,
+        detail=redacted(row["detail"]),
+    )
 
 
 def job_summary(row: Row, base_url: str) -> models.JobSummary:
     value = None
     if row.get("value") is not None:
         value = models.MetricValue(name=row["value_name"], value=row["value"])
-    return models.JobSummary(**job_fields(row, base_url), value=value)
+    return models.JobSummary(**job_fields(row, base_url, value))
 
 
 def job(
@@ -260,16 +244,10 @@ def nodes(rows: Sequence[Row], held: Sequence[Row]) -> list[models.Node]:
         numbers = sorted({*range(row["num_slots"]), *of_node})
         slots = [_slot(number, of_node.get(number)) for number in numbers]
         shown.append(
-            models.Node(
-                node_id=row["node_id"],
-                pool=row["pool"],
-                device_type=row["device_type"],
-                num_slots=row["num_slots"],
+            _of(
+                models.Node,
+                row,
                 num_free=sum(not slot.is_held for slot in slots),
-                is_removed=row["is_removed"],
-                is_spot=row["is_spot"],
-                topology=row["topology"],
-                unschedulable_reason=row["unschedulable_reason"],
                 slots=slots,
             )
         )
@@ -278,15 +256,7 @@ def nodes(rows: Sequence[Row], held: Sequence[Row]) -> list[models.Node]:
 
 def _slot(number: int, held: Row | None) -> models.Slot:
     row: Row = held or dict.fromkeys(("job_id", "name", "project", "attempt", "granted_at"))
-    return models.Slot(
-        slot=number,
-        is_held=held is not None,
-        job_id=row["job_id"],
-        name=row["name"],
-        project=row["project"],
-        attempt=row["attempt"],
-        granted_at=row["granted_at"],
-    )
+    return _of(models.Slot, row, slot=number, is_held=held is not None)
 
 
 def is_maximized(row: Row) -> bool:
@@ -299,31 +269,13 @@ _TRIAL_KINDS = ("proposed", "completed", "failed", "stopped", "paused")
 
 def study_fields(row: Row, base_url: str) -> dict[str, Any]:
     """The fields that summary and study have in common."""
-    return {
-        "study_id": row["study_id"],
-        "name": row["name"],
-        "state": row["state"],
-        "study_url": f"{base_url}/studies/{row['study_id']}",
-        "sampler": row["sampler"],
-        "metric": row["metric"],
-        "goal": row["goal"],
-        "num_trials": row["num_trials"],
-        "num_proposed": row["num_proposed"],
-        "num_completed": row["num_completed"],
-        "num_failed": row["num_failed"],
-        "num_stopped": row["num_stopped"],
-        "num_paused": row["num_paused"],
-        "best_number": row["shown_best_number"],
-        "best_value": row["shown_best_value"],
-        "failure": row["failure"],
-        "is_cancelling": row["is_cancelling"],
-        "ended_by": row["ended_by"],
-        "state_reason": row["state_reason"],
-        "limits": row["limits"],
-        "max_parallel_trials": row["max_parallel_trials"],
-        "started_at": row["started_at"],
-        "finished_at": row["finished_at"],
-    }
+    return _fields(
+        models.StudySummary,
+        row,
+        study_url=f"{base_url}/studies/{row['study_id']}",
+        best_number=row["shown_best_number"],
+        best_value=row["shown_best_value"],
+    )
 
 
 def study_summary(row: Row, base_url: str) -> models.StudySummary:
@@ -432,6 +384,10 @@ def _shown(raw: bytes) -> models.ShownBytes:
     )
 
 
-def _of(model: type[M], row: Row) -> M:
-    fields: Mapping[str, Any] = model.model_fields  # type: ignore[attr-defined]
-    return model(**{name: row[name] for name in fields})
+def _of(model: type[M], row: Row, **others: Any) -> M:
+    return model(**_fields(model, row, **others))
+
+
+def _fields(model: type[Any], row: Row, **others: Any) -> dict[str, Any]:
+    """Of a model: these, and the rest from the columns of their names."""
+    return {name: row[name] for name in model.model_fields if name not in others} | others
