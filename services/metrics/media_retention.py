@@ -15,8 +15,8 @@ import asyncpg
 from drivetrain_schemas.base import Payload
 from drivetrain_schemas.envelope import Event
 from drivetrain_schemas.media import media_directory
-from services.metrics.deleting import delete_objects
 from services.metrics.instruments import MEDIA_DELETED, MEDIA_FAILURES
+from services.metrics.objects import alone, delete_objects
 from services.metrics.settings import MetricsSettings
 from services.runtime import logs
 from services.runtime.database import Database
@@ -29,7 +29,6 @@ log = logs.get()
 
 LOOK_SECONDS = 60.0
 MAX_JOBS = 100
-_LOCK = "select pg_try_advisory_lock(hashtextextended(current_schema() || '/media', 0))"
 
 
 class JobToDelete(NamedTuple):
@@ -57,12 +56,7 @@ class MediaDeleter:
 
     async def run_alone(self) -> None:
         """One pass, unless another process is in the middle of one."""
-        connection = await self._database.dedicated_connection()
-        try:
-            if await connection.fetchval(_LOCK):
-                await self.run()
-        finally:
-            await connection.close()
+        await alone(self._database, "media", self.run)
 
     async def run(self) -> None:
         """One pass: what was intended before, then what is old enough now."""

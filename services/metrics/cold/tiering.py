@@ -21,7 +21,6 @@ from services.metrics.cold import store as cold_store
 from services.metrics.cold.store import File, OldChunk, SeriesChunk
 from services.metrics.core import layout
 from services.metrics.core.layout import Part, Piece, Samples
-from services.metrics.deleting import delete_objects
 from services.metrics.instruments import (
     COLD_BYTES,
     COLD_DELETED,
@@ -29,11 +28,11 @@ from services.metrics.instruments import (
     COLD_OVERDUE,
     COLD_SAMPLES,
 )
+from services.metrics.objects import alone, delete_objects, write
 from services.metrics.settings import MetricsSettings
 from services.runtime import logs
 from services.runtime.database import Database
-from services.runtime.errors import StoreError
-from services.runtime.object_store import NoSuchObject, ObjectStore
+from services.runtime.object_store import ObjectStore
 from services.runtime.repeating import repeat
 from services.runtime.service import Platform
 
@@ -49,7 +48,6 @@ MAX_WAIT = timedelta(hours=6)
 # Of one pass, which deletes at its beginning.
 MAX_FILES = 50
 MAX_DELETES = 100
-_LOCK = "select pg_try_advisory_lock(hashtextextended(current_schema() || '/tiering', 0))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +75,6 @@ async def tier(platform: Platform) -> None:
     await repeat(tierer.run_alone, platform.clock, LOOK_SECONDS, waits, COLD_FAILURES)
 
 
-class ReadBackOther(StoreError):
-    """What was written is not what is read."""
-
-
 class Tierer:
     def __init__(self, database: Database, store: ObjectStore, policy: Policy) -> None:
         self._database = database
@@ -89,14 +83,8 @@ class Tierer:
 
     async def run_alone(self) -> None:
         """One pass, unless another process is in the middle of one."""
-        connection = await self._database.dedicated_connection()
-        try:
-            if await connection.fetchval(_LOCK):
-                await self.run()
-            else:
-                COLD_OVERDUE.set(0)  # the other process tells
-        finally:
-            await connection.close()
+        if not await alone(self._database, "tiering", self.run):
+            COLD_OVERDUE.set(0)  # the other process tells
 
     async def run(self) -> None:
         """One pass: what earlier tries left, files that are old enough, then samples, as far as one
@@ -147,7 +135,7 @@ class Tierer:
             key = f"{SERIES}{datetime.now(UTC):%Y/%m/%d}/{secrets.token_hex(16)}.parquet"
             file_id = await cold_store.intend(connection, key)
         pieces, content = await asyncio.to_thread(_encoded, found)
-        await self._write(key, content)
+        await write(self._store, key, content)
         file = File(
             file_id=file_id,
             size_bytes=len(content),
@@ -156,16 +144,6 @@ class Tierer:
             newest_chunks={one.part: one.chunk_id for one in found},
         )
         return await self._record(key, file, pieces, [one.chunk_id for one in found])
-
-    async def _write(self, key: str, content: bytes) -> None:
-        """Raises StoreError where it cannot be read back."""
-        await self._store.put_if_absent(key, content)
-        try:
-            is_same = await self._store.get(key) == content
-        except NoSuchObject:
-            is_same = False
-        if not is_same:
-            raise ReadBackOther(f"the object store: {key} is not what was written")
 
     async def _record(
         self, key: str, file: File, pieces: Sequence[Piece], chunk_ids: Sequence[int]

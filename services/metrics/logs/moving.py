@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from services.metrics.cold import LATE, LOGS
-from services.metrics.deleting import delete_objects
 from services.metrics.instruments import (
     LOG_BYTES_MOVED,
     LOG_FAILURES,
@@ -27,11 +26,12 @@ from services.metrics.logs import format as log_format
 from services.metrics.logs import segment_store
 from services.metrics.logs.format import Block, StoredChunk
 from services.metrics.logs.segment_store import Due
+from services.metrics.objects import alone, delete_objects, write
 from services.metrics.settings import MetricsSettings
 from services.runtime import logs
 from services.runtime.database import Database
 from services.runtime.errors import StoreError
-from services.runtime.object_store import NoSuchObject, ObjectStore
+from services.runtime.object_store import ObjectStore
 from services.runtime.repeating import repeat
 from services.runtime.service import Platform
 
@@ -47,7 +47,6 @@ MAX_JOBS = 200
 # Of one pass, which deletes at its beginning.
 MAX_ROUNDS = 20
 MAX_DELETES = 100
-_LOCK = "select pg_try_advisory_lock(hashtextextended(current_schema() || '/logs', 0))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +81,7 @@ class LogMover:
 
     async def run_alone(self) -> None:
         """One pass, unless another process is in the middle of one."""
-        connection = await self._database.dedicated_connection()
-        try:
-            if await connection.fetchval(_LOCK):
-                await self.run()
-        finally:
-            await connection.close()
+        await alone(self._database, "logs", self.run)
 
     async def run(self) -> None:
         """One pass: what earlier tries left, what is too old, then a segment of each job in turn,
@@ -146,20 +140,10 @@ class LogMover:
             key = f"{LOGS}{job_id}/{first}-{end}-{secrets.token_hex(8)}.zst"
             segment_id = await segment_store.intend(connection, job_id, key, first, end)
         content, blocks = await asyncio.to_thread(log_format.encode, chunks)
-        await self._write(key, content)
+        await write(self._store, key, content)
         await self._record(job_id, segment_id, chunks, blocks)
         LOG_BYTES_MOVED.inc(len(content))
         log.info("lines moved to the object store", key=key, size_bytes=len(content))
-
-    async def _write(self, key: str, content: bytes) -> None:
-        """Raises StoreError where it cannot be read back."""
-        await self._store.put_if_absent(key, content)
-        try:
-            is_same = await self._store.get(key) == content
-        except NoSuchObject:
-            is_same = False
-        if not is_same:
-            raise StoreError(f"the object store: {key} is not what was written")
 
     async def _record(
         self, job_id: str, segment_id: int, chunks: Sequence[StoredChunk], blocks: Sequence[Block]
