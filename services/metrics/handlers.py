@@ -37,7 +37,7 @@ from services.metrics.core.clock import advance as advance_clock
 from services.metrics.instruments import WARNINGS
 from services.metrics.series import times_store
 from services.metrics.silences import commands as silences
-from services.metrics.silences.store import watched_of
+from services.metrics.store_watched import watched_of
 from services.runtime import logs
 from services.runtime.bus import Record
 from services.runtime.parking import InvalidRecord

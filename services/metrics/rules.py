@@ -7,11 +7,9 @@ import math
 from collections.abc import Sequence
 
 from drivetrain_schemas.metrics import AlertKind
-from services.metrics import alerts
-from services.metrics import store as store_alerts
+from services.metrics import alerts, store, store_watched
 from services.metrics.core.watched import first_beyond
 from services.metrics.messages import SampleBatch
-from services.metrics.silences import store
 from services.runtime.transaction import Tx
 
 
@@ -19,11 +17,11 @@ async def take(tx: Tx, batches: Sequence[SampleBatch]) -> None:
     of_rank_0 = [batch for batch in batches if batch.key.rank == 0]
     if not of_rank_0:
         return
-    rules = await store.rules_of(tx.connection, {batch.job_id for batch in of_rank_0})
+    rules = await store_watched.rules_of(tx.connection, {batch.job_id for batch in of_rank_0})
     if not rules:
         return
     run_ids = {batch.run_id for batch in of_rank_0 if batch.job_id in rules}
-    raised = await store_alerts.raised(tx.connection, run_ids, AlertKind.RULE)
+    raised = await store.raised(tx.connection, run_ids, AlertKind.RULE)
     for batch in sorted(of_rank_0, key=lambda one: one.run_id):  # the order of locks
         for rule in rules.get(batch.job_id, ()):
             if (batch.run_id, rule.text) in raised:

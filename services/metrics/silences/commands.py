@@ -19,6 +19,7 @@ from drivetrain_schemas.silences import (
     SilenceSet,
     silence_id_for,
 )
+from services.metrics import store_watched
 from services.metrics.core.silences import Limits, Refused, refusal
 from services.metrics.core.watched import watched
 from services.metrics.instruments import SILENCE_REQUESTS
@@ -96,15 +97,17 @@ async def on_end(tx: Tx, event: Event[SilenceEnd]) -> None:
 
 async def on_job_queued(tx: Tx, event: Event[JobQueued]) -> None:
     queued = event.payload
-    await store.insert_job(tx.connection, queued.job_id, queued.spec.project, watched(queued.spec))
+    await store_watched.insert(
+        tx.connection, queued.job_id, queued.spec.project, watched(queued.spec)
+    )
 
 
 async def on_job_annotated(tx: Tx, event: Event[JobAnnotated]) -> None:
-    await store.change_project(tx.connection, event.payload.job_id, event.payload.project)
+    await store_watched.change_project(tx.connection, event.payload.job_id, event.payload.project)
 
 
 async def on_job_finished(tx: Tx, event: Event[JobFinished]) -> None:
-    await store.set_finished(tx.connection, event.payload.job_id)
+    await store_watched.set_finished(tx.connection, event.payload.job_id)
 
 
 async def refuse_invalid(tx: Tx, invalid: InvalidPayload) -> bool:

@@ -10,6 +10,7 @@ from datetime import datetime
 
 import asyncpg
 
+from services.metrics import store_watched
 from services.metrics.core.silences import About, Silence, silenced_until
 from services.metrics.core.webhooks import AlertEvent, Turn
 from services.metrics.instruments import DELIVERIES
@@ -90,6 +91,6 @@ async def _until(
         return None
     project = None
     if any(each.project is not None for each in silences):
-        project = await store.project_of(connection, job_id)
+        project = await store_watched.project_of(connection, job_id)
     about = About(alert, job_id, project)
     return silenced_until(silences, about, await store.now(connection))

@@ -14,7 +14,7 @@ from services.metrics.core.health import Change
 from services.metrics.core.ranks import RANKS_OF_SLOT
 from services.metrics.core.windows import WINDOW_SECONDS, Window
 from services.metrics.instruments import WINDOWS_STORED
-from services.metrics.silences.store import watched_of
+from services.metrics.store_watched import watched_of
 from services.metrics.windows import store as store_windows
 from services.metrics.windows.records import SourceState, read_record
 from services.metrics.windows.store import StoredWindow
