@@ -53,16 +53,28 @@ def places(own: str, root: Path) -> list[Path]:
     """Where groups may be made. `own`: the content of /proc/PID/cgroup. Raises OSError."""
     lines = [line.split(":", 2) for line in own.splitlines()]
     paths = {name: path.lstrip("/") for _, names, path in lines for name in names.split(",")}
-    found = []
-    for controller in ("memory", "pids"):
-        is_first = controller in paths
-        place = (root / controller / paths[controller]) if is_first else root / paths.get("", "")
-        if not place.is_dir():  # a container sees its own as the root
-            place = root / controller if is_first else root
-        place = place.parent if not is_first and place != root else place
-        if not os.access(place, os.W_OK):
-            raise PermissionError(f"{place} is not writable")
-        if not is_first and controller not in (place / "cgroup.subtree_control").read_text():
-            raise OSError(f"{place} has no control of {controller}")
-        found.append(place)
-    return found
+    return [
+        _in_first(root / controller, paths[controller])
+        if controller in paths
+        else _in_second(root, paths.get("", ""), controller)
+        for controller in ("memory", "pids")
+    ]
+
+
+def _in_first(top: Path, own: str) -> Path:
+    return _writable(top / own if (top / own).is_dir() else top)
+
+
+def _in_second(top: Path, own: str, controller: str) -> Path:
+    group = top / own
+    # A container may see its own group as the top, which has none beside it.
+    place = _writable(group.parent if group.is_dir() and group != top else top)
+    if controller not in (place / "cgroup.subtree_control").read_text():
+        raise OSError(f"{place} has no control of {controller}")
+    return place
+
+
+def _writable(place: Path) -> Path:
+    if not os.access(place, os.W_OK):
+        raise PermissionError(f"{place} is not writable")
+    return place
