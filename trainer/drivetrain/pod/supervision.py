@@ -145,7 +145,7 @@ class Supervision:
                 self._save_by, lambda: self._beat("ending"), has_failed=self._has_failed_by_itself
             )
             # A program that tells its step says by it whether it got further.
-            self._has_saved |= files.are_further and self._progress.step is None
+            self._has_saved |= files.have_changed and self._progress.step is None
         await asyncio.sleep(0)  # what it said last is added to the log
         try:
             self._forward_logs(is_last=True)

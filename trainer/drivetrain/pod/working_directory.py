@@ -155,10 +155,10 @@ class PodFiles:
         self._storage: Storage | None = None
         self._saver: FileSaver | None = None
         self._number = 0
-        self._begun_with: dict[str, str] = {}  # contents by path
-        self._began: layout.Source | None = None  # a list, as it is stored
+        self._first_contents: dict[str, str] = {}  # by path, as this attempt began
+        self._first_list: layout.Source | None = None  # the list that it began with
         # Whether the next attempt begins with other files than this one did.
-        self.are_further = False
+        self.have_changed = False
         self._complaints = Complaints()
         self._lock = threading.Lock()
         self._is_over = threading.Event()
@@ -280,13 +280,13 @@ class PodFiles:
             self._opened_storage().put(key, encoded(stored))
             saver.written(captured, stored)
             contents = {file.path: file.sha256 for file in stored.files}
-            self.are_further = is_resumable and contents != self._begun_with
+            self.have_changed = is_resumable and contents != self._first_contents
             self._note(stored)
 
     def _go_back(self) -> None:
         """The program failed and left the files that it began with: the next attempt begins with
         those before, since these may be damaged. Raises StorageError."""
-        began = self._began
+        began = self._first_list
         storage = self._opened_storage()
         before = None if began is None else choosing.before(storage, began)
         if began is None or before is None:
@@ -305,20 +305,22 @@ class PodFiles:
         """What the program saved with its last checkpoint need not be read again."""
         if self._saver is None:
             record = read_record(places.record_path(self._directory))
-            self._begun_with = {path: file.sha256 for path, (_, file) in record.restored.items()}
+            self._first_contents = {
+                path: file.sha256 for path, (_, file) in record.restored.items()
+            }
             name = record.source
             if name is not None and parse_list_key(name) is not None:
                 began = choosing.read_list(self._opened_storage(), name)
-                self._began = None if began is None else layout.Source(name, began)
+                self._first_list = None if began is None else layout.Source(name, began)
             with suppress(FileNotFoundError):
                 record = read_record(places.saved_path(self._directory))
-                self._began = None
+                self._first_list = None
             self._saver = FileSaver(
                 places.work_directory(self._directory),
                 places.spool_directory(self._directory, "shim"),
                 self._opened_storage(),
                 record,
-                newest=None if self._began is None else self._began.files,
+                newest=None if self._first_list is None else self._first_list.files,
             )
         return self._saver
 
