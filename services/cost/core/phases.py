@@ -47,13 +47,12 @@ class Part:
     ends_at: datetime
 
 
+# Micro-dollars by which the rounded shares of a pool's step may differ from what was offered.
+MOST_ROUNDED = 1_000
+
 # The begin of a step, what the slots were used for in it, slots x microseconds, micro-dollars.
 # A tuple: there are many.
 Share = tuple[datetime, str, int, int]
-
-
-# A tenth of a cent, in a step of a pool.
-MOST_ROUNDED = 1_000
 
 
 @dataclass(slots=True)
