@@ -6,7 +6,6 @@ charge of a study they count at the price that was last paid for such devices by
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,6 +18,37 @@ from services.hpo.core.inputs import Spent
 from services.hpo.core.limits import Limits
 
 _HOUR = 3600.0
+_DELETE_ALLOCATIONS = "delete from trial_allocations where allocation_id = any($1)"
+_INSERT_ALLOCATIONS = """
+insert into trial_allocations (allocation_id, study_id, num_slots, granted_at, pool, device_type)
+select * from unnest($1::text[], $2::text[], $3::int[], $4::timestamptz[], $5::text[], $6::text[])
+on conflict do nothing
+"""
+_ADD_USED = """
+insert into spending as s (study_id, slot_seconds) select * from unnest($1::text[], $2::float8[])
+on conflict (study_id) do update set slot_seconds = s.slot_seconds + excluded.slot_seconds
+"""
+_ADD_CHARGED = """
+insert into spending as s
+    (study_id, charged_slot_seconds, micro_usd, price_micro_usd_per_slot_hour)
+select * from unnest($1::text[], $2::float8[], $3::bigint[], $4::bigint[])
+on conflict (study_id) do update set
+    charged_slot_seconds = s.charged_slot_seconds + excluded.charged_slot_seconds,
+    micro_usd = s.micro_usd + excluded.micro_usd,
+    price_micro_usd_per_slot_hour = excluded.price_micro_usd_per_slot_hour
+"""
+# A row is written, and locked, only where its price changes.
+_SAVE_PRICES = """
+insert into device_prices as p (pool, device_type, price_micro_usd_per_slot_hour)
+select new.pool, new.device_type, new.price
+from unnest($1::text[], $2::text[], $3::bigint[]) as new (pool, device_type, price)
+where not exists (
+    select from device_prices as known
+    where known.pool = new.pool and known.device_type = new.device_type
+        and known.price_micro_usd_per_slot_hour = new.price)
+on conflict (pool, device_type) do update
+    set price_micro_usd_per_slot_hour = excluded.price_micro_usd_per_slot_hour
+"""
 
 
 @dataclass(slots=True)
@@ -69,88 +99,21 @@ class Changes:
 
     async def write(self, connection: asyncpg.Connection) -> None:
         """Rows are locked in one order, so that two transactions do not wait for each other."""
+        charged = (
+            (study_id, one.slot_seconds, one.micro_usd, one.price)
+            for study_id, one in sorted(self._charged.items())
+        )
+        prices = ((*kind, price) for kind, price in sorted(self._prices.items()))
         if self._released:
-            await _delete_allocations(connection, self._released)
-        if self._granted:
-            await _insert_allocations(connection, [*self._granted.values()])
-        if self._slot_seconds:
-            await _add_used(connection, sorted(self._slot_seconds.items()))
-        if self._charged:
-            rows = [
-                (study_id, one.slot_seconds, one.micro_usd, one.price)
-                for study_id, one in sorted(self._charged.items())
-            ]
-            await _add_charged(connection, rows)
-        if self._prices:
-            prices = [(*kind, price) for kind, price in sorted(self._prices.items())]
-            await _save_prices(connection, prices)
-
-
-async def _delete_allocations(
-    connection: asyncpg.Connection, allocation_ids: Sequence[str]
-) -> None:
-    await connection.execute(
-        "delete from trial_allocations where allocation_id = any($1)", allocation_ids
-    )
-
-
-async def _insert_allocations(
-    connection: asyncpg.Connection, rows: Sequence[tuple[Any, ...]]
-) -> None:
-    await connection.execute(
-        """
-        insert into trial_allocations
-            (allocation_id, study_id, num_slots, granted_at, pool, device_type)
-        select * from unnest($1::text[], $2::text[], $3::int[], $4::timestamptz[], $5::text[],
-            $6::text[])
-        on conflict do nothing
-        """,
-        *zip(*rows, strict=True),
-    )
-
-
-async def _add_used(connection: asyncpg.Connection, rows: Sequence[tuple[str, float]]) -> None:
-    await connection.execute(
-        """
-        insert into spending as s (study_id, slot_seconds)
-        select * from unnest($1::text[], $2::float8[])
-        on conflict (study_id) do update set slot_seconds = s.slot_seconds + excluded.slot_seconds
-        """,
-        *zip(*rows, strict=True),
-    )
-
-
-async def _add_charged(connection: asyncpg.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-    await connection.execute(
-        """
-        insert into spending as s
-            (study_id, charged_slot_seconds, micro_usd, price_micro_usd_per_slot_hour)
-        select * from unnest($1::text[], $2::float8[], $3::bigint[], $4::bigint[])
-        on conflict (study_id) do update set
-            charged_slot_seconds = s.charged_slot_seconds + excluded.charged_slot_seconds,
-            micro_usd = s.micro_usd + excluded.micro_usd,
-            price_micro_usd_per_slot_hour = excluded.price_micro_usd_per_slot_hour
-        """,
-        *zip(*rows, strict=True),
-    )
-
-
-async def _save_prices(connection: asyncpg.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-    """A row is written, and locked, only where its price changes."""
-    await connection.execute(
-        """
-        insert into device_prices as p (pool, device_type, price_micro_usd_per_slot_hour)
-        select new.pool, new.device_type, new.price
-        from unnest($1::text[], $2::text[], $3::bigint[]) as new (pool, device_type, price)
-        where not exists (
-            select from device_prices as known
-            where known.pool = new.pool and known.device_type = new.device_type
-                and known.price_micro_usd_per_slot_hour = new.price)
-        on conflict (pool, device_type) do update
-            set price_micro_usd_per_slot_hour = excluded.price_micro_usd_per_slot_hour
-        """,
-        *zip(*rows, strict=True),
-    )
+            await connection.execute(_DELETE_ALLOCATIONS, self._released)
+        for statement, rows in (
+            (_INSERT_ALLOCATIONS, self._granted.values()),
+            (_ADD_USED, sorted(self._slot_seconds.items())),
+            (_ADD_CHARGED, charged),
+            (_SAVE_PRICES, prices),
+        ):
+            if columns := [*zip(*rows, strict=True)]:
+                await connection.execute(statement, *columns)
 
 
 async def spent(

@@ -1,10 +1,9 @@
 """Jobs with their runs, alerts and warnings, and how many there are."""
 
-import json
 from collections.abc import Sequence
 
 from services.gateway.core.alerts import LASTING
-from services.gateway.queries.rows import Connection, Row, as_row, as_rows
+from services.gateway.queries.rows import Connection, Row, as_rows, with_spec
 
 
 async def count(connection: Connection, tenant_id: str) -> dict[str, int]:
@@ -27,18 +26,7 @@ async def known(connection: Connection, tenant_id: str, job_ids: Sequence[str]) 
 
 async def find(connection: Connection, tenant_id: str, job_id: str) -> Row | None:
     """The job with its spec; `accepted_spec` is the canonical text of one that was accepted."""
-    row = as_row(
-        await connection.fetchrow(
-            """
-            select shown_jobs.*, spec, case when is_accepted then spec end as accepted_spec
-            from shown_jobs left join requests on subject_id = job_id
-            where tenant_id = $1 and job_id = $2
-            """,
-            tenant_id,
-            job_id,
-        )
-    )
-    return row and {**row, "spec": row["spec"] and json.loads(row["spec"])}
+    return await with_spec(connection, "shown_jobs", "job_id", tenant_id, job_id)
 
 
 async def runs(connection: Connection, job_id: str) -> list[Row]:

@@ -1,10 +1,9 @@
 """Studies and their trials."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
-from services.gateway.queries.rows import Connection, Position, Row, as_row, as_rows
+from services.gateway.queries.rows import Connection, Position, Row, as_row, as_rows, with_spec
 
 # The newest studies of a name; first, so that the others are not read.
 _NAMED = """
@@ -47,18 +46,7 @@ async def page(
 
 async def find(connection: Connection, tenant_id: str, study_id: str) -> Row | None:
     """The study with its spec; `accepted_spec` as for jobs."""
-    row = as_row(
-        await connection.fetchrow(
-            """
-            select shown_studies.*, spec, case when is_accepted then spec end as accepted_spec
-            from shown_studies left join requests on subject_id = shown_studies.study_id
-            where tenant_id = $1 and shown_studies.study_id = $2
-            """,
-            tenant_id,
-            study_id,
-        )
-    )
-    return row and {**row, "spec": row["spec"] and json.loads(row["spec"])}
+    return await with_spec(connection, "shown_studies", "study_id", tenant_id, study_id)
 
 
 # A trial with its job: at most as many rows as the trials that are named.

@@ -262,29 +262,25 @@ async def segment_after(
     connection: asyncpg.Connection, job_id: str, wanted: Wanted, position: int
 ) -> Segment | None:
     """The first one with lines at `position` or after it."""
-    row = await connection.fetchrow(
-        f"""
-        select {_COLUMNS} from log_segments
-        where job_id = $1 and state = 'stored' and end_position > $2 and {_IN_TIME}
-        order by end_position limit 1
-        """,
-        job_id,
-        position,
-        wanted.since,
-        wanted.until,
-    )
-    return None if row is None else Segment(*row)
+    which = "end_position > $2 order by end_position"
+    return await _segment(connection, which, job_id, wanted, position)
 
 
 async def segment_before(
     connection: asyncpg.Connection, job_id: str, wanted: Wanted, position: int
 ) -> Segment | None:
     """The last one that begins before `position`."""
+    which = "first_position < $2 order by end_position desc"
+    return await _segment(connection, which, job_id, wanted, position)
+
+
+async def _segment(
+    connection: asyncpg.Connection, which: str, job_id: str, wanted: Wanted, position: int
+) -> Segment | None:
     row = await connection.fetchrow(
         f"""
         select {_COLUMNS} from log_segments
-        where job_id = $1 and state = 'stored' and first_position < $2 and {_IN_TIME}
-        order by end_position desc limit 1
+        where job_id = $1 and state = 'stored' and {_IN_TIME} and {which} limit 1
         """,
         job_id,
         position,

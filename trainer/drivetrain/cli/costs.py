@@ -25,6 +25,9 @@ from drivetrain.cli.session import JOB_HELP, OutputOption, example, segment
 
 app = session.make_group("Show what jobs cost.")
 
+LastOption = Annotated[
+    str | None, typer.Option("--last", metavar="DAY", help="In UTC; default: today.")
+]
 COST_COLUMNS = (
     field_column("JOB", "job_id"),
     field_column("NAME", "name"),
@@ -87,9 +90,7 @@ def pools(
     first: Annotated[
         str | None, typer.Option("--first", metavar="DAY", help="Default: six days before --last.")
     ] = None,
-    last: Annotated[
-        str | None, typer.Option("--last", metavar="DAY", help="In UTC; default: today.")
-    ] = None,
+    last: LastOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Show who had what of each pool: productive, checkpointing, lost, starting, idle.
@@ -133,9 +134,7 @@ def fleet(
             "--first", metavar="DAY", help="Default: yesterday; by day, 29 days before --last."
         ),
     ] = None,
-    last: Annotated[
-        str | None, typer.Option("--last", metavar="DAY", help="In UTC; default: today.")
-    ] = None,
+    last: LastOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Show the slot hours of each hour or day: what they were used for, or who had them.
@@ -196,9 +195,7 @@ def recommendations(
     first: Annotated[
         str | None, typer.Option("--first", metavar="DAY", help="Default: 29 days before --last.")
     ] = None,
-    last: Annotated[
-        str | None, typer.Option("--last", metavar="DAY", help="In UTC; default: today.")
-    ] = None,
+    last: LastOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Show where jobs could cost less, with the evidence."""
@@ -247,9 +244,7 @@ def report(
     first: Annotated[
         str | None, typer.Option("--first", metavar="DAY", help="Default: the month's first.")
     ] = None,
-    last: Annotated[
-        str | None, typer.Option("--last", metavar="DAY", help="In UTC; default: today.")
-    ] = None,
+    last: LastOption = None,
     by: Annotated[By, typer.Option("--by", help="What a line is of.")] = By.PROJECT,
     form: Annotated[
         ReportFormat, typer.Option("--format", help="focus: CSV with the columns of FOCUS 1.0.")

@@ -25,17 +25,17 @@ def stop(
 ) -> None:
     """End a job early; it counts as stopped, not as failed. Its checkpoints are kept."""
     body = {"reason": reason, "checkpoint": checkpoint}
-    _change(job, "stop", body, "is being stopped", output)
+    change(job, "stop", body, "is being stopped", output)
 
 
 def pause(job: JobArgument, reason: ReasonOption = "", output: OutputOption = Format.TABLE) -> None:
     """Save a checkpoint and give up the job's slots, until it is resumed."""
-    _change(job, "pause", {"reason": reason}, "is being paused", output)
+    change(job, "pause", {"reason": reason}, "is being paused", output)
 
 
 def resume(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
     """Queue a paused job again; it continues from its newest checkpoint."""
-    _change(job, "resume", {}, "is resumed", output)
+    change(job, "resume", {}, "is resumed", output)
 
 
 def annotate(
@@ -59,10 +59,10 @@ def annotate(
     body = {name: value for name, value in wanted.items() if value is not None and value != []}
     if not body:
         raise InvalidInput("nothing is to be changed", fix="give --tag, --note or --project")
-    _change(job, "annotate", body, "is annotated", output)
+    change(job, "annotate", body, "is annotated", output)
 
 
-def _change(name: str, verb: str, body: dict[str, Any], done: str, output: Format) -> None:
+def change(name: str, verb: str, body: dict[str, Any], done: str, output: Format) -> None:
     with session.connect() as gateway:
         job_id = find_job(gateway, name, to_change=True, also_ended=verb == "annotate")
         answer = gateway.post(f"/v1/jobs/{segment(job_id)}/{verb}", body)

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from drivetrain.cli import amounts, completing, job_commands, moments, session
-from drivetrain.cli.accepted import write_accepted
 from drivetrain.cli.command_line import CommandAfterDashes, given_command
 from drivetrain.cli.job_view import JOB_COLUMNS, METRIC_COLUMNS, SYSTEM_COLUMNS, WORD, rows_of
 from drivetrain.cli.logs import LogLevel, Wanted, follow_logs, show_logs
@@ -241,14 +240,11 @@ def explain(job: JobArgument, output: OutputOption = Format.TABLE) -> None:
 @app.command(epilog=example("drivetrain job cancel digits --reason enough"))
 def cancel(
     job: JobArgument,
-    reason: Annotated[str, typer.Option("--reason", help="Why; shown with the job.")] = "",
+    reason: job_commands.ReasonOption = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Cancel a job. Its checkpoints are kept."""
-    with session.connect() as gateway:
-        job_id = find_job(gateway, job, to_change=True)
-        answer = gateway.post(f"/v1/jobs/{segment(job_id)}/cancel", {"reason": reason})
-    write_accepted(answer, job_id, "is being cancelled", output)
+    job_commands.change(job, "cancel", {"reason": reason}, "is being cancelled", output)
 
 
 @app.command(epilog=example("drivetrain job estimate job.yaml"))

@@ -17,7 +17,6 @@ from drivetrain.cli import (
     study_files,
     waiting,
 )
-from drivetrain.cli.accepted import write_accepted
 from drivetrain.cli.errors import InvalidInput, JobFailed, Refused, field_problems
 from drivetrain.cli.names import find_study
 from drivetrain.cli.output import (
@@ -176,14 +175,11 @@ def show(
 @app.command(epilog=example("drivetrain study cancel latest --reason enough"))
 def cancel(
     study: StudyArgument,
-    reason: Annotated[str, typer.Option("--reason", help="Why; shown with the study.")] = "",
+    reason: study_commands.ReasonOption = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Cancel a study and the jobs of its running trials. Results are kept."""
-    with session.connect() as gateway:
-        study_id = find_study(gateway, study, to_change=True)
-        answer = gateway.post(f"/v1/studies/{segment(study_id)}/cancel", {"reason": reason})
-    write_accepted(answer, study_id, "is being cancelled", output)
+    study_commands.change(study, "cancel", {"reason": reason}, "is being cancelled", output)
 
 
 def as_text(hyperparameters: Item) -> str:

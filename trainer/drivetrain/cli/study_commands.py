@@ -24,19 +24,19 @@ def pause(
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Start no further trials until the study is resumed."""
-    _change(study, "pause", {"reason": reason, "trials": trials}, "is paused", output)
+    change(study, "pause", {"reason": reason, "trials": trials}, "is paused", output)
 
 
 def resume(study: StudyArgument, output: OutputOption = Format.TABLE) -> None:
     """Go on with a paused study."""
-    _change(study, "resume", {}, "goes on", output)
+    change(study, "resume", {}, "goes on", output)
 
 
 def stop(
     study: StudyArgument, reason: ReasonOption = "", output: OutputOption = Format.TABLE
 ) -> None:
     """End a study now with what it has found. Its running trials are stopped; results are kept."""
-    _change(study, "stop", {"reason": reason}, "is ending", output)
+    change(study, "stop", {"reason": reason}, "is ending", output)
 
 
 def extend(
@@ -76,23 +76,23 @@ def extend(
         no_improvement=None if no_improvement is None else {"trials": no_improvement},
         failed_trials=failed_trials,
     )
-    change = _given(
+    wanted = _given(
         max_trials=max_trials,
         max_parallel_trials=max_parallel_trials,
         changed_limits=limits or None,
     )
-    if not change:
+    if not wanted:
         raise InvalidInput(
             "nothing is to be changed", fix="give --max-trials, or another option: see --help"
         )
-    _change(study, "change", change, "is changed", output)
+    change(study, "change", wanted, "is changed", output)
 
 
 def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _change(name: str, verb: str, body: dict[str, Any], done: str, output: Format) -> None:
+def change(name: str, verb: str, body: dict[str, Any], done: str, output: Format) -> None:
     with session.connect() as gateway:
         study_id = find_study(gateway, name, to_change=True)
         answer = gateway.post(f"/v1/studies/{segment(study_id)}/{verb}", body)
