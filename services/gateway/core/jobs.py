@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from drivetrain_schemas.annotations import JobAnnotated
@@ -24,7 +25,17 @@ from drivetrain_schemas.jobs import (
     RejectionReason,
 )
 from drivetrain_schemas.runs import RunStarted, RunStarting
-from services.gateway.core.noun import NEVER, Key, Noun, changed, earliest, given, newest
+from services.gateway.core.noun import (
+    NEVER,
+    Key,
+    Noun,
+    Rule,
+    changed,
+    earliest,
+    given,
+    moves_to,
+    newest,
+)
 from services.gateway.core.requests import subject_of
 
 # Refusals of commands about a job that exists, or that will never exist.
@@ -81,6 +92,9 @@ _OF_STATE = dict.fromkeys(
 )
 
 
+_moves_to = partial(moves_to, _OF_STATE)
+
+
 def _move(job: Job, event: Event[Any], state: str, **facts: Any) -> Job:
     return newest(job, "state_seq", event, state=state, **{**_OF_STATE, **facts})
 
@@ -111,13 +125,6 @@ def _queued(job: Job, event: Event[JobQueued]) -> Job:
     )
 
 
-def _waiting(job: Job, event: Event[JobWaiting]) -> Job:
-    why = given(
-        event, "queue_position", "holders", waiting_reason="reason", waiting_detail="detail"
-    )
-    return _move(job, event, "queued", **why)
-
-
 def _retrying(job: Job, event: Event[JobRetrying]) -> Job:
     retry = event.payload
     detail = f"attempt {retry.next_attempt} follows after {retry.backoff_seconds:g} s"
@@ -133,25 +140,13 @@ def _succeeded(job: Job, event: Event[JobSucceeded]) -> Job:
     return _move(job, event, "succeeded", detail="", **given(event, "finished_at", "result"))
 
 
-def _failed(job: Job, event: Event[JobFailed]) -> Job:
-    return _move(job, event, "failed", **given(event, "finished_at", "detail"))
-
-
-def _cancelled(job: Job, event: Event[JobCancelled]) -> Job:
-    return _move(job, event, "cancelled", **given(event, "finished_at", detail="reason"))
-
-
-def _stopping(job: Job, event: Event[JobStopping]) -> Job:
-    return newest(job, "requested_seq", event, requested="stop")
+def _requests(what: str) -> Rule:
+    return lambda job, event: newest(job, "requested_seq", event, requested=what)
 
 
 def _stopped(job: Job, event: Event[JobStopped]) -> Job:
     ended = newest(job, "requested_seq", event, requested=None)
     return _move(ended, event, "stopped", **given(event, "finished_at", "result", detail="reason"))
-
-
-def _pausing(job: Job, event: Event[JobPausing]) -> Job:
-    return newest(job, "requested_seq", event, requested="pause")
 
 
 def _paused(job: Job, event: Event[JobPaused]) -> Job:
@@ -201,15 +196,20 @@ JOBS = Noun(
         JobSubmit: _submitted,
         JobRequestRejected: _rejected,
         JobQueued: _queued,
-        JobWaiting: _waiting,
+        JobWaiting: _moves_to(
+            "queued",
+            *("queue_position", "holders"),
+            waiting_reason="reason",
+            waiting_detail="detail",
+        ),
         JobRetrying: _retrying,
         JobCancelling: _cancelling,
         JobSucceeded: _succeeded,
-        JobFailed: _failed,
-        JobCancelled: _cancelled,
-        JobStopping: _stopping,
+        JobFailed: _moves_to("failed", "finished_at", "detail"),
+        JobCancelled: _moves_to("cancelled", "finished_at", detail="reason"),
+        JobStopping: _requests("stop"),
         JobStopped: _stopped,
-        JobPausing: _pausing,
+        JobPausing: _requests("pause"),
         JobPaused: _paused,
         JobResumed: _resumed,
         JobAnnotated: _annotated,

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import partial
 
 from drivetrain_schemas import runs
 from drivetrain_schemas.envelope import Event
-from services.gateway.core.noun import NEVER, Noun, Rule, changed, earliest, given, newest
+from services.gateway.core.noun import NEVER, Noun, changed, earliest, moves_to, newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,7 @@ class Run:
 
 
 _OF_STATE = dict.fromkeys(("silent_since", "ended_at", "exit_code", "signal", "rank", "detail"))
-
-
-def _moves_to(state: str, *facts: str) -> Rule:
-    def move(run: Run, event: Event[Any]) -> Run:
-        return newest(run, "state_seq", event, state=state, **{**_OF_STATE, **given(event, *facts)})
-
-    return move
+_moves_to = partial(moves_to, _OF_STATE)
 
 
 def _starting(run: Run, event: Event[runs.RunStarting]) -> Run:

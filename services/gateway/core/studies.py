@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from drivetrain_schemas.envelope import Event
@@ -37,6 +38,7 @@ from services.gateway.core.noun import (
     changed,
     earliest,
     given,
+    moves_to,
     newest,
 )
 from services.gateway.core.requests import subject_of
@@ -78,6 +80,10 @@ class Study:
     refused_reason: str | None = None
     refused_detail: str | None = None
     refused_errors: list[Any] | None = None
+
+
+_moves_to = partial(moves_to, _OF_END)
+_ENDED = ("finished_at", "best_number", "best_value")
 
 
 def _move(study: Study, event: Event[Any], state: str, **facts: Any) -> Study:
@@ -129,34 +135,8 @@ def _limits(of: Any) -> dict[str, Any]:
     return limits
 
 
-def _paused(study: Study, event: Event[StudyPaused]) -> Study:
-    return _move(study, event, "paused", state_reason=event.payload.reason)
-
-
-def _resumed(study: Study, event: Event[StudyResumed]) -> Study:
-    return _move(study, event, "running")
-
-
-def _stopping(study: Study, event: Event[StudyStopping]) -> Study:
-    return _move(study, event, "stopping", **given(event, "ended_by", state_reason="reason"))
-
-
-def _completed(study: Study, event: Event[StudyCompleted]) -> Study:
-    ended = given(event, "finished_at", "best_number", "best_value", "ended_by", "pareto")
-    return _move(study, event, "completed", **ended)
-
-
-def _failed(study: Study, event: Event[StudyFailed]) -> Study:
-    return _move(study, event, "failed", **given(event, "finished_at", failure="detail"))
-
-
 def _cancelling(study: Study, _event: Event[StudyCancelling]) -> Study:
     return changed(study, cancel_requested=True)
-
-
-def _cancelled(study: Study, event: Event[StudyCancelled]) -> Study:
-    ended = given(event, "finished_at", "best_number", "best_value")
-    return _move(study, event, "cancelled", **ended)
 
 
 def _key_of(event: Event[Any]) -> Key:
@@ -180,13 +160,13 @@ STUDIES = Noun(
         StudyRequestRejected: _rejected,
         StudyStarted: _started,
         StudyChanged: _changed,
-        StudyPaused: _paused,
-        StudyResumed: _resumed,
-        StudyStopping: _stopping,
-        StudyCompleted: _completed,
-        StudyFailed: _failed,
+        StudyPaused: _moves_to("paused", state_reason="reason"),
+        StudyResumed: _moves_to("running"),
+        StudyStopping: _moves_to("stopping", "ended_by", state_reason="reason"),
+        StudyCompleted: _moves_to("completed", *_ENDED, "ended_by", "pareto"),
+        StudyFailed: _moves_to("failed", "finished_at", failure="detail"),
         StudyCancelling: _cancelling,
-        StudyCancelled: _cancelled,
+        StudyCancelled: _moves_to("cancelled", *_ENDED),
         **dict.fromkeys(_OF_TRIALS, as_it_is),
     },
 )

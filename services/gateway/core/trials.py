@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from drivetrain_schemas.envelope import Event
@@ -15,7 +16,7 @@ from drivetrain_schemas.trials import (
     TrialStopped,
     TrialStopping,
 )
-from services.gateway.core.noun import NEVER, Noun, changed, earliest, given, newest
+from services.gateway.core.noun import NEVER, Noun, changed, earliest, given, moves_to, newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,9 @@ _OF_STATE = {
 }
 
 
+_moves_to = partial(moves_to, _OF_STATE)
+
+
 def _move(trial: Trial, event: Event[Any], state: str, **facts: Any) -> Trial:
     return newest(trial, "state_seq", event, state=state, **{**_OF_STATE, **facts})
 
@@ -106,18 +110,6 @@ def _judged(trial: Trial, event: Event[TrialJudged]) -> Trial:
     return newest(trial, "judged_seq", event, **facts)
 
 
-def _goes_on(trial: Trial, event: Event[TrialPromoted]) -> Trial:
-    return _move(trial, event, "proposed", **given(event, detail="why"))
-
-
-def _stopping(trial: Trial, event: Event[TrialStopping]) -> Trial:
-    return _move(trial, event, "stopping", **given(event, detail="reason"))
-
-
-def _paused(trial: Trial, event: Event[TrialPaused]) -> Trial:
-    return _move(trial, event, "paused", **given(event, detail="reason"))
-
-
 def _stopped(trial: Trial, event: Event[TrialStopped]) -> Trial:
     facts = given(event, detail="reason")
     return _move(trial, event, "stopped", **facts, ended_at=event.occurred_at)
@@ -145,9 +137,9 @@ TRIALS = Noun(
     rules={
         TrialProposed: _proposed,
         TrialJudged: _judged,
-        TrialStopping: _stopping,
-        TrialPaused: _paused,
-        TrialPromoted: _goes_on,
+        TrialStopping: _moves_to("stopping", detail="reason"),
+        TrialPaused: _moves_to("paused", detail="reason"),
+        TrialPromoted: _moves_to("proposed", detail="why"),
         TrialStopped: _stopped,
         TrialCompleted: _completed,
         TrialFailed: _failed,
