@@ -11,8 +11,7 @@ import pytest
 
 from drivetrain import control, environment
 from drivetrain.messages import StepProgress, decoder
-from drivetrain.pod import supervision as supervision_module
-from drivetrain.pod import telemetry
+from drivetrain.pod import kept_output, telemetry
 from drivetrain.pod.notices import Notices
 from drivetrain.pod.ranks import Rank
 from drivetrain.pod.supervision import Supervision
@@ -91,7 +90,7 @@ async def test_a_flood_of_output_leaves_its_first_and_its_last_lines(
     bound = 3 * 1024**2
     with mounted(tmp_path / "disk", "size=60m") if is_bounded_by_the_disk else nullcontext():
         if not is_bounded_by_the_disk:
-            monkeypatch.setattr(supervision_module, "MAX_LOG_FILE_BYTES", bound)
+            monkeypatch.setattr(kept_output, "MAX_BYTES", bound)
         pod = Pod(tmp_path / "disk", command="true")
         with control.listen(tmp_path / "socket") as listener:
             rank = Rank(0, os.getpid(), 0)
@@ -110,7 +109,7 @@ async def test_a_flood_of_output_leaves_its_first_and_its_last_lines(
 async def test_a_directory_in_the_place_of_the_last_lines_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervision_module, "MAX_LOG_FILE_BYTES", 0)
+    monkeypatch.setattr(kept_output, "MAX_BYTES", 0)
     pod = Pod(tmp_path, command="true")
     (pod.directory / "log.last").mkdir()
     (pod.directory / "log.before").write_text("of the job")

@@ -4,7 +4,6 @@ a directory, an endless file. None of these may block the shim.
 
 import os
 import stat
-from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,30 +27,6 @@ def open_to_append(path: Path) -> BinaryIO:
     """A regular file, created where nothing exists. Raises OSError or ValueError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FLAGS, 0o600)
     return _regular(descriptor, path, "ab")
-
-
-class KeptOutput:
-    """What a pod prints, in its file and, of very much, its end in two more: each at most so large.
-
-    `log.last` has the newest lines and `log.before` those before them.
-    """
-
-    def __init__(self, path: Path, max_bytes: int) -> None:
-        self._path, self._max_bytes = path, max_bytes
-        self._file = open_to_append(path)
-
-    def write(self, data: bytes) -> None:
-        """Raises OSError or ValueError."""
-        if self._file.tell() >= self._max_bytes:
-            last = self._path.with_suffix(".last")
-            with suppress(FileNotFoundError):
-                last.replace(self._path.with_suffix(".before"))
-            full, self._file = self._file, open_to_append(last)
-            full.close()
-        self._file.write(data)
-
-    def close(self) -> None:
-        self._file.close()
 
 
 def _regular(descriptor: int, path: Path, mode: str) -> BinaryIO:

@@ -14,7 +14,6 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from drivetrain import control
 from drivetrain.messages import (
@@ -35,32 +34,28 @@ from drivetrain.messages import (
 from drivetrain.pod import failures, memory, outcome, processes
 from drivetrain.pod.alone import Alone, listens
 from drivetrain.pod.events import Events
-from drivetrain.pod.files import KeptOutput
+from drivetrain.pod.kept_output import open_kept_output
 from drivetrain.pod.logs import BURST_BYTES, RankLog, RateLimit
 from drivetrain.pod.notices import TAKEN, Notices
 from drivetrain.pod.ranks import Rank
 from drivetrain.pod.stopping import StopSignal
 from drivetrain.pod.telemetry import Telemetry
+from drivetrain.pod.told import MAX_ALERTS, Told
 from drivetrain.pod.tracing import PodSpans
 from drivetrain.pod.unsent import Unsent
 from drivetrain.pod.without_effect import without_effect
 from drivetrain.pod.working_directory import PodFiles
-from drivetrain.reporting import MAX_WARNINGS
 from drivetrain.results import write_atomically
 from drivetrain.samples import LastAndBest
 from drivetrain_schemas.jobs import Goal
 from drivetrain_schemas.pods import Failure, FailureKind, PodSpec, RankExit, StopNotice
 from drivetrain_schemas.reports import ALERT, BEGINS_WITH
 
-MAX_ALERTS = 10  # that the program raises itself
 GRACE_AFTER_FAILURE_SECONDS = 5.0
 GRACE_FOR_LEFTOVERS_SECONDS = 1.0
 FLUSH_SECONDS = 3.0
 # The launcher allows a shim more than this past the deadline of a notice.
 SAVE_AFTER_DEADLINE_SECONDS = 3.0
-# Of the output that is kept in files; between them a share of what the disk has free at the start.
-MIN_LOG_FILE_BYTES, MAX_LOG_FILE_BYTES = 1024**2, 1024**3
-SHARE_OF_FREE = 0.05
 _TICK_SECONDS = 0.25
 _PHASES = ("training", "checkpointing", "stopping")
 _logger = logging.getLogger("drivetrain.pod")
@@ -81,7 +76,7 @@ class Supervision:
         rate = 1024 * min(spec.job.logs.kib_per_second, spec.max_log_kib_per_second)
         limit = RateLimit(rate, max(rate, BURST_BYTES), time.monotonic())
         self._logs = {rank.rank: RankLog(rank.rank, limit) for rank in ranks}
-        self._log_file = _open_log(directory / "log")
+        self._log_file = open_kept_output(directory / "log")
         self._connections: set[asyncio.Task[None]] = set()
         self._progress = StepProgress(state="starting")
         self._doing: str | None = None
@@ -100,9 +95,7 @@ class Supervision:
         self._has_saved = False
         self._spec = spec
         self._uses_package = False
-        self._warnings: set[str] = set()
-        self._alerts: set[str] = set()
-        self._num_alerts_left_out = 0
+        self._told = Told()
         self.ends: list[RankExit] = []
         self.notice: StopNotice | None = None
         self.spans = PodSpans(spec)
@@ -240,7 +233,7 @@ class Supervision:
             self._say_warning(Warned("ranks_apart", warning))
 
     def _say_what_was_left_out(self) -> None:
-        if num := self._num_alerts_left_out:
+        if num := self._told.num_alerts_left_out:
             detail = f"{num} alerts were left out: a pod raises {MAX_ALERTS} in a run"
             self._say_warning(Warned("alerts_left_out", detail))
 
@@ -451,16 +444,8 @@ class Supervision:
             self._telemetry.put(self._events.resumed(message))
 
     def _warn(self, message: Warned) -> None:
-        """Pass on what is new: all ranks may warn of the same."""
-        is_alert = message.warning == ALERT
-        told = self._alerts if is_alert else self._warnings
-        if message.detail in told:
-            return
-        if len(told) < (MAX_ALERTS if is_alert else MAX_WARNINGS):
+        if self._told.is_new(message):
             self._telemetry.put(self._events.warned(message))
-            told.add(message.detail)
-        elif is_alert:
-            self._num_alerts_left_out += 1
 
     def _take_samples(self, message: Samples, writer: asyncio.StreamWriter) -> None:
         ack = Ack(message.run_id, message.session, message.batch)
@@ -505,16 +490,6 @@ class Supervision:
             raise ValueError(f"a step is not a whole number from 0 to {MAX_ORDINAL}")
         self.reported.take(series)
         self.reported_step = max(self.reported_step, *steps)
-
-
-def _open_log(path: Path) -> KeptOutput | None:
-    try:
-        disk = os.statvfs(path.parent)
-        share = int(SHARE_OF_FREE * disk.f_bavail * disk.f_frsize)
-        return KeptOutput(path, max(MIN_LOG_FILE_BYTES, min(MAX_LOG_FILE_BYTES, share)) // 3)
-    except (OSError, ValueError) as error:
-        _logger.warning("output is forwarded and not kept in a file: %s", error)
-        return None
 
 
 def _standing(spec: PodSpec) -> LastAndBest:
