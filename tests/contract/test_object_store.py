@@ -26,6 +26,7 @@ from services.runtime.stores import initialise, open_object_store
 from services.standalone.ports import free_port
 from tests import s3_server
 from tests.fakes import InMemoryObjectStore
+from tests.object_stores import opened_store
 
 pytestmark = pytest.mark.timeout(s3_server.BUILD_SECONDS + 60)
 
@@ -34,22 +35,11 @@ pytestmark = pytest.mark.timeout(s3_server.BUILD_SECONDS + 60)
 async def store(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[ObjectStore]:
-    opened: ObjectStore
     if request.param == "memory":
-        opened = InMemoryObjectStore()
-    elif request.param == "directory":
-        url = (tmp_path / "objects").as_uri()
-        await initialise(url)
-        opened = open_object_store(url)
-    else:
-        endpoint = request.getfixturevalue("s3").endpoint_url
-        for name, value in s3_server.ENVIRONMENT.items():
-            monkeypatch.setenv(name, value)
-        url = f"s3://{s3_server.BUCKET}/prefix-{secrets.token_hex(4)}"
-        await initialise(url, endpoint)
-        opened = open_object_store(url, endpoint)
-    yield opened
-    await opened.close()
+        yield InMemoryObjectStore()
+        return
+    async with opened_store(request.param, request, tmp_path, monkeypatch) as opened:
+        yield opened
 
 
 def open_bare(url: str, endpoint: str | None) -> ObjectStore:

@@ -17,12 +17,11 @@ from services.gateway.model_age import STALE_SECONDS
 from services.runtime.errors import StoreError
 from services.runtime.object_store import NoSuchObject, ObjectStore
 from services.runtime.service import Platform
-from services.runtime.stores import initialise, open_object_store
-from tests import s3_server
 from tests.fakes import ManualClock
 from tests.handlers.gateway.model import Model, Server, serving
 from tests.handlers.gateway.test_api import SPEC, accept
 from tests.handlers.gateway.test_bad_requests import GZIP, archive
+from tests.object_stores import opened_store
 
 MIB = 1024 * 1024
 METRIC = {"max_steps": 10, "metric": {"name": "loss", "goal": "minimize"}}
@@ -32,16 +31,8 @@ METRIC = {"max_steps": 10, "metric": {"name": "loss", "goal": "minimize"}}
 async def store(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[ObjectStore]:
-    url, endpoint = (tmp_path / "objects").as_uri(), None
-    if request.param == "s3":
-        endpoint = request.getfixturevalue("s3").endpoint_url
-        for name, value in s3_server.ENVIRONMENT.items():
-            monkeypatch.setenv(name, value)
-        url = f"s3://{s3_server.BUCKET}/prefix-{secrets.token_hex(4)}"
-    await initialise(url, endpoint)
-    opened = open_object_store(url, endpoint)
-    yield opened
-    await opened.close()
+    async with opened_store(request.param, request, tmp_path, monkeypatch) as opened:
+        yield opened
 
 
 @cache
