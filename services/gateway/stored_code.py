@@ -1,8 +1,8 @@
 """How much code is uploaded, and how long each archive is kept.
 
 An archive is kept for a day after each upload of it and after each request that was sent with it; a
-request that names it then keeps it for ever, because its job may be run again. A deletion holds the
-row of its archive, so the next upload of it waits, and stores it anew.
+request that names it then keeps it for ever, because its job may be run again. A deletion locks the
+row of its archive, so that an upload meanwhile waits, and then stores the archive again.
 """
 
 import re

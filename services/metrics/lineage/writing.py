@@ -2,8 +2,8 @@
 
 START when every pod is seen alive, COMPLETE, FAIL or ABORT at the end, with the checkpoints that
 are there then. In between RUNNING: when a run goes on from a checkpoint, says which data it uses,
-and every ten minutes in which it saved one. A checkpoint that is verified after the end is told by
-OTHER.
+and every ten minutes in which it saved one. A checkpoint that is verified after the end is sent
+as OTHER.
 
 Jobs are known from their `job.queued`: those queued before an endpoint was configured are not told.
 """

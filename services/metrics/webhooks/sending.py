@@ -55,7 +55,7 @@ async def _enqueue(webhooks: Sequence[Webhook], tx: Tx, event: Event[Any]) -> No
     alert = alert_of(event)
     kind = None if alert is None else alert.alert
     if alert is not None:
-        await _note(tx, alert, event)  # also where no webhook is told
+        await _note(tx, alert, event)  # also if no webhook receives it
     is_saving = isinstance(event.payload, AlertCleared) and kind == AlertKind.NO_CHECKPOINTS
     told = CheckpointingRecovered.kind.type if is_saving else event.type
     wanted = [each for each in webhooks if each.wants(event.tenant_id, told, kind)]
@@ -106,7 +106,7 @@ def _turn(event: Event[Any], alert: AlertEvent | None) -> Turn | None:
 
 async def _note(tx: Tx, alert: AlertEvent, event: Event[Any]) -> None:
     """Whether checkpoints are saved is another service's news: what is held back by a silence is
-    judged by it. What is told of a run after its end is over at once."""
+    judged by it. What arrives about a run after its end is over at once."""
     if not alert.is_raised:
         if isinstance(event.payload, CheckpointingRecovered):
             await store.clear_alert(tx.connection, alert.run_id, alert.alert)
