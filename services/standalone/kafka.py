@@ -18,8 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aiokafka.client import AIOKafkaClient
+from aiokafka.conn import create_conn
 from aiokafka.errors import KafkaError
+from aiokafka.protocol.metadata import MetadataRequest
 
 from services.standalone.child import ChildSpec, Launch
 from services.standalone.credentials import Credentials
@@ -145,19 +146,22 @@ def spec(broker: Broker, jars: Sequence[Path], log_path: Path) -> ChildSpec:
 
 
 async def answers_metadata(connection: KafkaConnection) -> bool:
-    """Whether the broker returns metadata to a client with these credentials."""
-    host, _, port = connection.bootstrap_servers.partition(":")
-    if not await _is_open(host, int(port)):
-        return False
-    client = AIOKafkaClient(**connection.options(), request_timeout_ms=int(PROBE_TIMEOUT_S * 1000))
+    """Whether the broker returns metadata to a client with these credentials.
+
+    One connection, because a client whose start is cancelled leaves its first one open.
+    """
+    options = connection.options()
+    host, _, port = options.pop("bootstrap_servers").partition(":")
     try:
         async with asyncio.timeout(PROBE_TIMEOUT_S):
-            await client.bootstrap()
-            return bool(client.cluster.brokers())
+            opened = await create_conn(host, int(port), **options)
+            try:
+                answer = await opened.send(MetadataRequest([]))
+            finally:
+                opened.close()
     except (KafkaError, OSError, TimeoutError):
         return False
-    finally:
-        await client.close()
+    return bool(answer.brokers)
 
 
 def server_properties(broker: Broker, data: Path) -> str:
@@ -271,15 +275,6 @@ def _environment() -> dict[str, str]:
     A UTF-8 locale, because without one Java cannot name files that are not ASCII.
     """
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
-
-
-async def _is_open(host: str, port: int) -> bool:
-    try:
-        _, writer = await asyncio.open_connection(host, port)
-    except OSError:
-        return False
-    writer.close()
-    return True
 
 
 LOG4J = """\

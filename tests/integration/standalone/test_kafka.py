@@ -1,5 +1,7 @@
 """The embedded broker: authentication, and recovery after `kill -9`."""
 
+import asyncio
+import gc
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,24 @@ async def test_a_client_without_the_credentials_is_refused(
     )
     assert await answers_metadata(right)
     assert not await answers_metadata(wrong)
+
+
+async def test_a_probe_that_is_cancelled_at_any_point_leaves_no_connection(
+    kafka: KafkaAccess,
+) -> None:
+    """A connection that nobody closed warns when it is collected, and warnings are errors here."""
+    right = KafkaConnection(kafka.bootstrap_servers, kafka.username or "", kafka.password or "")
+    num_turns, found = 0, None
+    while found is None:
+        num_turns += 1 + num_turns // 8
+        probe = asyncio.create_task(answers_metadata(right))
+        for _ in range(num_turns):
+            await asyncio.sleep(0)
+        found = probe.result() if probe.done() else None
+        probe.cancel()
+        await asyncio.gather(probe, return_exceptions=True)
+    assert found
+    gc.collect()
 
 
 async def test_a_client_that_does_not_authenticate_is_refused(kafka: KafkaAccess) -> None:
