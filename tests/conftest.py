@@ -143,11 +143,17 @@ def starts_platform(path: str) -> bool:
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
     """The tests of one file run in one process; so do all that use the platform.
 
-    Two platforms at once would be slow on two cores.
+    Two platforms at once would be slow on two cores, and servers with certificates or a process
+    that has imported torch take seconds to start.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "platforms" if starts_platform(nodeid) else nodeid.partition("::")[0]
+        if starts_platform(nodeid):
+            return "platforms"
+        for folder in ("tests/integration/security/", "tests/trainer/"):
+            if nodeid.startswith(folder):
+                return folder
+        return nodeid.partition("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
@@ -156,15 +162,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first, so that both processes end at about the same time."""
+    """What takes longest begins first, so that all processes end at about the same time."""
     items.sort(key=lambda item: _place(item.nodeid))
 
 
 def _place(path: str) -> int:
     if starts_platform(path):
         return 0
-    slow = ("trainer", "integration")
-    return 1 if path.startswith(tuple(f"tests/{folder}/" for folder in slow)) else 2
+    slow = ("tests/trainer/", "tests/integration/")
+    return next((n for n, folder in enumerate(slow, 1) if path.startswith(folder)), 3)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -171,6 +171,7 @@ def test_a_job_that_asks_the_template_for_a_pod_is_refused_and_seen(
     )
 
 
+@pytest.mark.heavy
 def test_the_scheduler_starts_pods_warm_again_once_either_was_killed(
     platform: StandalonePlatform,
 ) -> None:

@@ -72,6 +72,7 @@ layout.read_part = slowly
 """
 
 
+@pytest.mark.heavy
 def test_files_that_take_long_are_waited_for_while_they_arrive(make_pod: MakePod) -> None:
     """Twice as long as a fetch may be silent."""
     write = "for n in 1 2 3 4 5 6 7 8; do head -c 100000 /dev/zero > file$n; done; exit 1"

@@ -8,6 +8,7 @@ import pytest
 from drivetrain_schemas.pods import FailureKind, StopNotice
 from tests.trainer.pods import Pod
 from tests.trainer.ranks import SCRIPTS
+from tests.variants import variants
 
 MakePod = Callable[..., Pod]
 SCRIPT = str(SCRIPTS / "under_a_launcher.py")
@@ -68,10 +69,12 @@ def test_one_device_is_distributed_only_under_a_launcher(
 
 @pytest.mark.parametrize(
     ("end", "kind", "detail"),
-    [
-        ("kill -9 $$", FailureKind.SIGNAL, "rank 1 was killed by signal 9 (SIGKILL)"),
-        ("exit 3", FailureKind.EXIT_CODE, "rank 1 ended with exit code 3"),
-    ],
+    variants(
+        [
+            ("kill -9 $$", FailureKind.SIGNAL, "rank 1 was killed by signal 9 (SIGKILL)"),
+            ("exit 3", FailureKind.EXIT_CODE, "rank 1 ended with exit code 3"),
+        ]
+    ),
 )
 def test_the_end_of_a_started_rank_is_that_of_its_launcher(
     make_pod: MakePod, tmp_path: Path, end: str, kind: FailureKind, detail: str

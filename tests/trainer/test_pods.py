@@ -327,6 +327,7 @@ def test_a_pod_whose_telemetry_cannot_be_sent_still_ends(make_pod: MakePod) -> N
     assert "not all telemetry was sent" in pod.launch_log
 
 
+@pytest.mark.heavy
 def test_while_kafka_is_unavailable_one_shim_stays_however_many_pods_end(
     make_pod: MakePod,
 ) -> None:

@@ -89,13 +89,8 @@ COVERED = """[...document.querySelectorAll("table.jobs tbody tr")].filter((row) 
 }).map((row) => row.textContent)"""
 
 
-@pytest.mark.parametrize(
-    "look",
-    [
-        pytest.param(LOOKS[0], id="screen"),
-        pytest.param(LOOKS[1], id="dark phone", marks=pytest.mark.heavy),
-    ],
-)
+@pytest.mark.heavy
+@pytest.mark.parametrize("look", LOOKS, ids=["screen", "dark phone"])
 async def test_no_page_has_a_serious_finding(
     site: Site, browser: Browser, axe: str, look: dict[str, Any]
 ) -> None:

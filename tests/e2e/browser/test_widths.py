@@ -56,6 +56,7 @@ async def faults(site: Site, browser: Browser, addresses: list[str]) -> dict[str
     return found
 
 
+@pytest.mark.heavy
 async def test_pages_without_and_with_something_of_everything(site: Site, browser: Browser) -> None:
     assert await faults(site, browser, list(PLACES)) == {}
     assert await faults(site, browser, await filled(site)) == {}

@@ -301,6 +301,7 @@ async def test_silence_is_suspected_while_every_partition_brings_the_beacons_bac
         assert types(await scheduler.until("job.cancelled", job))[-1] == "job.cancelled"
 
 
+@pytest.mark.heavy
 async def test_a_killed_postgres_is_waited_for(
     kafka: KafkaAccess, topic_prefix: str, tmp_path: Path
 ):

@@ -122,10 +122,20 @@ def test_a_store_with_a_certificate_of_an_own_ca_is_verified(
 @pytest.mark.parametrize(
     ("host", "facts", "problem"),
     [
-        ("localhost", EXPIRED, "has expired.*: renew the certificate of the object store"),
-        ("s3.example", {}, "use a name of its certificate in DRIVETRAIN_OBJECT_STORE_ENDPOINT_URL"),
+        pytest.param(
+            "localhost",
+            EXPIRED,
+            "has expired.*: renew the certificate of the object store",
+            id="expired",
+            marks=pytest.mark.heavy,
+        ),
+        pytest.param(
+            "s3.example",
+            {},
+            "use a name of its certificate in DRIVETRAIN_OBJECT_STORE_ENDPOINT_URL",
+            id="of another host",
+        ),
     ],
-    ids=["expired", "of another host"],
 )
 def test_a_certificate_that_does_not_hold_is_refused(
     client: type,

@@ -163,6 +163,7 @@ async def test_the_contents_of_the_directory_are_for_the_owner_only(tmp_path: Pa
         assert (home / name).stat().st_mode & 0o777 == 0o600, name
 
 
+@pytest.mark.heavy
 async def test_a_part_that_ends_five_times_stops_the_platform_with_the_end_of_its_log(
     tmp_path: Path,
 ) -> None:
@@ -262,7 +263,13 @@ async def test_work_given_to_the_platform_ends_it_with_its_exit_code(
     [
         pytest.param("await asyncio.Event().wait()", "working at", 130, id="during the work"),
         pytest.param("return 0", "all on this machine", 130, id="during the start"),
-        pytest.param("reporter.line('all is done')", "all is done", 0, id="after the work"),
+        pytest.param(
+            "reporter.line('all is done')",
+            "all is done",
+            0,
+            id="after the work",
+            marks=pytest.mark.heavy,
+        ),
     ],
 )
 async def test_a_stop_before_the_work_is_done_is_not_a_success(

@@ -19,6 +19,7 @@ from services.standalone.identity import is_alive
 from services.standalone.ports import free_port
 from services.standalone.postgres import Server, prepare, spec
 from services.standalone.stale import clear_server, processes_in
+from tests.variants import variants
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -171,7 +172,9 @@ prepare(Server(Path(sys.argv[1]), 1, "password"))
 """
 
 
-@pytest.mark.parametrize("moment", ["PG_VERSION", "base/1", "global/pg_control", "base/5"])
+@pytest.mark.parametrize(
+    "moment", variants(["PG_VERSION", "base/1", "global/pg_control", "base/5"])
+)
 def test_an_initialisation_that_was_killed_is_begun_again(tmp_path: Path, moment: str) -> None:
     directory = tmp_path / "postgres"
     first = subprocess.Popen([sys.executable, "-c", INITIALISE, str(directory)], cwd=ROOT)

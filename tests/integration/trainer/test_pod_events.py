@@ -246,6 +246,7 @@ async def test_a_store_that_is_moved_during_a_run_is_reported_and_not_created_ag
     assert written[0] < failed[0].step < written[-1] == 60
 
 
+@pytest.mark.heavy
 async def test_the_telemetry_of_pods_that_ended_without_kafka_is_sent_by_a_later_one(
     kafka: KafkaAccess, topic_prefix: str, make_pod: Callable[..., Pod]
 ) -> None:

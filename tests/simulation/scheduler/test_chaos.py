@@ -94,7 +94,7 @@ PLANTED = [
     plant_release_without_proof,
     plant_fence_that_stands_still,
     plant_cancel_that_forgets_the_run,
-    plant_memory_ahead_of_the_commit,
+    pytest.param(plant_memory_ahead_of_the_commit, marks=pytest.mark.heavy),
     plant_memory_without_its_own_changes,
     plant_memory_without_the_changes_of_handlers,
 ]
