@@ -60,17 +60,26 @@ class KeptDirectories:
             log.info("pod directories removed", num_jobs=num_removed)
 
     async def _num_kept(self, platform: Platform) -> int:
-        """How many of the jobs that finished last fit into both bounds."""
+        """How many of the jobs that finished last fit into both bounds.
+
+        One that alone is beyond them is removed, not all that finished before it.
+        """
         async with platform.database.connection() as connection:
             newest = await store.jobs_to_tidy(connection, 0, self._max_jobs)
         self._sizes = {job: size for job, size in self._sizes.items() if job in newest}
         for job_id in newest:
             if job_id not in self._sizes:
                 self._sizes[job_id] = await self._launcher.size_bytes(job_id)
-        sizes, limit = [self._sizes[job_id] for job_id in newest], float(self._max_bytes)
+        limit = float(self._max_bytes)
         if self._on is not None and self._on.is_dir():
-            limit = min(limit, SHARE_OF_FREE * (read_disk(self._on).free_bytes + sum(sizes)))
-        num_kept = count_fitting(sizes, limit)
+            unused = read_disk(self._on).free_bytes + sum(self._sizes.values())
+            limit = min(limit, SHARE_OF_FREE * unused)
+        newest = [
+            job_id
+            for job_id in newest
+            if self._sizes[job_id] <= limit or not await self._remove(platform, job_id)
+        ]
+        num_kept = count_fitting([self._sizes[job_id] for job_id in newest], limit)
         instruments.KEPT_BYTES.set(sum(self._sizes[job_id] for job_id in newest[:num_kept]))
         return num_kept
 

@@ -449,6 +449,19 @@ async def test_kept_directories_are_bounded_together_and_the_oldest_go_first(wor
     assert instruments.KEPT_BYTES._value.get() == 800
 
 
+async def test_a_directory_beyond_the_bound_takes_no_other_with_it(world: World):
+    jobs = [job_id_for("default", f"r{number}") for number in range(3)]
+    for number, job_id in enumerate(jobs):
+        await run_to_its_end(world, f"r{number}")
+        world.launcher.sizes[job_id] = 400
+    world.launcher.sizes[jobs[1]] = 5000
+    kept = KeptDirectories(world.launcher, max_jobs=50, max_bytes=1000)
+
+    await kept.remove_old(world.platform)
+
+    assert world.launcher.removed == [jobs[1]]
+
+
 async def test_kept_directories_are_a_share_of_what_their_disk_has(world: World, tmp_path: Path):
     jobs = [job_id_for("default", f"r{number}") for number in range(5)]
     for number, job_id in enumerate(jobs):
