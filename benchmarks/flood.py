@@ -3,7 +3,7 @@
 A pod sends a batch of samples and a heartbeat ten times a second. Its delay is the time until the
 metrics service's read API answers with the samples, and until a reader of `reports` has the
 heartbeat. Then a second program, with the same login, as all pods have, sends junk to `metrics` as
-fast as the broker takes it and heartbeats of no run to `reports`, and the delays are taken again
+fast as the broker takes it, and heartbeats of no run to `reports`, and the delays are taken again
 while it does. Disk is what the brokers' logs and the database have grown by when all junk is read.
 Peer: the same pod without the flood, in the same run; on disk, the bytes of the junk itself.
 """
@@ -28,7 +28,7 @@ from benchmarks.report import Row, options, publish
 from drivetrain.messages import Samples
 from drivetrain.pod.events import Events
 from drivetrain.pod.telemetry import Telemetry
-from drivetrain_schemas.access import POD
+from drivetrain_schemas.access import POD, pod_client
 from drivetrain_schemas.ids import job_id_for
 from drivetrain_schemas.topics import METRICS, REPORTS
 from services.runtime.access.acls import wanted_acls
@@ -50,9 +50,10 @@ MEASURES = (
 )
 NOTES = """
 Medians of the delays of one pod's samples and heartbeats, with and without a second program that
-sends junk. All pods have one login, so the quota of what they send holds for both together. The
-heartbeats are read by a plain reader, not by the scheduler. On disk, junk is kept once as it was
-sent and, as far as its bound, once as parked records.
+sends junk as fast as it may. Both have the login of all pods; the pod sends with its job's client
+id, which has a quota of its own, the other with one that has none. With the pod's own client id it
+would delay it. The heartbeats are read by a plain reader, not by the scheduler. On disk, junk is
+kept once as it was sent and, as far as its bound, once as parked records.
 """
 
 MIB = 1024**2
@@ -73,7 +74,8 @@ class Pod:
     def __init__(self, kafka: RunningKafka, url: str, name: str) -> None:
         self._job_id = job_id_for("default", name)
         spec = _pod(kafka, self._job_id)
-        login = spec.kafka.model_copy(update={"username": POD, "password": PASSWORD})
+        as_pod = {"username": POD, "password": PASSWORD, "client_id": pod_client(self._job_id)}
+        login = spec.kafka.model_copy(update=as_pod)
         self._run_id, self._number = spec.run_id, 0
         self._events, self._telemetry = Events(spec), Telemetry(login)
         self._client = httpx.AsyncClient(

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from drivetrain_schemas.access import ACCESS, QUOTAS
+from drivetrain_schemas.access import ACCESS, QUOTAS, Limited
 from drivetrain_schemas.topics import TOPICS
 from services.runtime.access.acls import Acl, Operation, Pattern, Permission, Resource, wanted_acls
 from services.runtime.topics import wanted_topic
@@ -67,7 +67,11 @@ def kafka_users(acls: Iterable[Acl]) -> list[dict[str, Any]]:
             {
                 "authentication": {"type": "scram-sha-512"},
                 "authorization": {"type": "simple", "acls": of_user},
-                **({"quotas": _strimzi_quotas(QUOTAS[user])} if user in QUOTAS else {}),
+                **(
+                    {"quotas": _strimzi_quotas(limits)}
+                    if (limits := QUOTAS.get(Limited(user)))
+                    else {}
+                ),
             },
         )
         for user, of_user in rights.items()
@@ -81,7 +85,7 @@ def script(acls: Iterable[Acl]) -> str:
         _NOTICE.rstrip(),
         "# Creates topics and access lists with the tools of a Kafka release, on the path:",
         "#   deploy/kafka/create.sh --bootstrap-server HOST:9093 --command-config admin.properties",
-        "# Topics and entries that exist are left as they are; the quota of pods is set again.",
+        "# Topics and entries that exist are left as they are; quotas of pods are set again.",
         "set -eu",
         f'REPLICAS="${{REPLICAS:-{REPLICAS}}}"',
         "# With fewer than three replicas a write that waits for two would not survive one broker.",
@@ -114,10 +118,11 @@ def script(acls: Iterable[Acl]) -> str:
             f"--operation {Operation(operation).name.title()} "
             f"--resource-pattern-type {Pattern(pattern).name.lower()} {names}"
         )
-    for user, limits in QUOTAS.items():
+    for (user, client), limits in QUOTAS.items():
         configs = ",".join(f"{name}={int(limit)}" for name, limit in limits.items())
+        of_client = f" --entity-type clients --entity-name {client}" if client else ""
         lines.append(
-            f'kafka-configs.sh "$@" --alter --entity-type users --entity-name {user} '
+            f'kafka-configs.sh "$@" --alter --entity-type users --entity-name {user}{of_client} '
             f"--add-config {configs}"
         )
     return "\n".join(lines) + "\n"

@@ -8,6 +8,8 @@ commands and read events. What is not listed here is refused.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
+from zlib import crc32
 
 from drivetrain_schemas.object_store import MARKER_KEY
 from drivetrain_schemas.topics import (
@@ -107,10 +109,32 @@ ACCESS: dict[str, Access] = {
 }
 
 
-# What all pods together may ask of each broker, in Kafka's names and units: every job has their
-# login, and without a bound one of them fills the disk and keeps the services waiting.
-QUOTAS: dict[str, dict[str, float]] = {
-    POD: {"producer_byte_rate": 8.0 * 1024**2, "request_percentage": 100.0},
+# The client ids of pods. All have one login, so a quota of the user alone lets a job that floods
+# delay all others: a broker that is owed bytes reads nothing more of anyone who shares the quota.
+POD_CLIENTS = tuple(f"pod-{number}" for number in range(16))
+
+
+def pod_client(job_id: str) -> str:
+    """The client id of a job's pods, the same of each."""
+    return POD_CLIENTS[crc32(job_id.encode()) % len(POD_CLIENTS)]
+
+
+class Limited(NamedTuple):
+    """Whose quota: of a user, with this client id or, without one, with any that has none."""
+
+    user: str
+    client: str = ""
+
+
+# What each may ask of each broker, in Kafka's names and units: without a bound a job fills the disk
+# and keeps the services waiting. A share is what the metrics service takes of one run. A program
+# may call itself what it likes, so the shares are few: their sum bounds all.
+QUOTAS: dict[Limited, dict[str, float]] = {
+    Limited(POD): {"producer_byte_rate": 8.0 * 1024**2, "request_percentage": 100.0},
+    **{
+        Limited(POD, client): {"producer_byte_rate": 2.0 * 1024**2, "request_percentage": 25.0}
+        for client in POD_CLIENTS
+    },
 }
 
 

@@ -40,11 +40,12 @@ class KafkaAccess(Value):
     """How a pod logs in to write its topics: metrics, logs, reports.
 
     `ca`, `certificate` (with its chain) and `key` are PEM text: a pod needs no files for them.
-    Without `security_protocol` it is that of the user name.
+    Without `security_protocol` it is that of the user name. Brokers have quotas by `client_id`.
     """
 
     bootstrap_servers: str
     topic_prefix: str = "drivetrain."
+    client_id: str | None = None
     username: str | None = None
     password: Annotated[str | None, Field(repr=False)] = None
     security_protocol: SecurityProtocol | None = None

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from drivetrain_schemas.access import pod_client
 from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.pods import KafkaAccess, PodSpec, StopNotice
 from services.runtime import logs
@@ -293,7 +294,7 @@ def pod_spec(
         device_type=run.device_type,
         devices=pod.devices,
         job=job,
-        kafka=kafka_access_of_pods(settings),
+        kafka=kafka_access_of_pods(settings, run.job_id),
         object_store_url=settings.object_store_url,
         object_store_endpoint_url=settings.object_store_endpoint_url,
         code_urls=settings.code_urls,
@@ -307,7 +308,7 @@ def pod_spec(
     )
 
 
-def kafka_access_of_pods(settings: SchedulerSettings) -> KafkaAccess:
+def kafka_access_of_pods(settings: SchedulerSettings, job_id: str) -> KafkaAccess:
     """With the certificates as they are now: a renewed one counts for the pods started after it.
 
     Raises OSError for a file that cannot be read.
@@ -317,6 +318,7 @@ def kafka_access_of_pods(settings: SchedulerSettings) -> KafkaAccess:
     return KafkaAccess(
         bootstrap_servers=login["servers"],
         topic_prefix=settings.topic_prefix,
+        client_id=pod_client(job_id),
         username=login["username"],
         password=login["password"].get_secret_value() if login["password"] else None,
         security_protocol=login["protocol"],

@@ -54,7 +54,7 @@ async def grant_kafka(settings: AccessSettings, user_form: str) -> int:
         print(await why(access, error), file=sys.stderr)
         return 1
     log.info("access lists applied", created=len(done.missing), deleted=len(done.surplus))
-    log.info("quotas applied", users=sorted(limited))
+    log.info("quotas applied", users=sorted({each.user for each in limited}))
     return 0
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import SecretStr
 
+from drivetrain_schemas.access import pod_client
 from drivetrain_schemas.ids import job_id_for, pod_id_for, run_id_for
 from drivetrain_schemas.jobs import JobCancel
 from drivetrain_schemas.reports import PodHeartbeat
@@ -253,6 +254,13 @@ async def test_a_pod_is_told_how_much_output_the_operator_allows(database: OpenD
     world = World(await database("scheduler"), launcher, max_log_kib_per_second_of_pod=77)
     await running(await world.register())
     assert launcher.specs[POD].max_log_kib_per_second == 77
+
+
+async def test_a_pod_writes_in_the_share_of_its_job(database: OpenDatabase):
+    world = World(await database("scheduler"), FakeLauncher())
+    await running(await world.register())
+    spec = world.launcher.specs[POD]
+    assert spec.kafka.client_id == pod_client(spec.job_id)
 
 
 async def test_only_a_pod_with_the_token_of_its_run_can_send_a_heartbeat(

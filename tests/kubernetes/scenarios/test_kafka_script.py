@@ -19,13 +19,18 @@ from drivetrain_schemas.access import ACCESS, POD
 from drivetrain_schemas.topics import TOPICS
 from services.runtime.access.acls import Changes, wanted_acls
 from services.runtime.access.kafka import apply_acls
+from services.runtime.access.quotas import apply_quotas, wanted_quotas
 from services.runtime.topics import wanted_topic
 from services.standalone import jars, kafka
 from tests.access_rights import may_use_group, may_write, readable
 from tests.secured_kafka import SecuredKafka, running_secured_kafka
 
 SCRIPT = Path(__file__).parents[3] / "deploy" / "kafka" / "create.sh"
-TOOLS = {"kafka-topics.sh": "TopicCommand", "kafka-acls.sh": "AclCommand"}
+TOOLS = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+}
 PREFIX = "drivetrain."
 
 pytestmark = pytest.mark.timeout(600)
@@ -43,7 +48,7 @@ async def prepared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Se
 def run_script(running: SecuredKafka, directory: Path) -> None:
     access = running.mtls("drivetrain")
     for name, tool in TOOLS.items():
-        command = [*kafka._java(classpath(), kafka.FORMAT_FLAGS), f"org.apache.kafka.tools.{tool}"]
+        command = [*kafka._java(classpath(), kafka.FORMAT_FLAGS), tool]
         (directory / name).write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
         (directory / name).chmod(0o755)
     key, certificate = access.tls.key, access.tls.certificate
@@ -76,6 +81,10 @@ def classpath() -> tuple[Path, ...]:
 
 async def test_its_access_lists_are_those_of_the_table(prepared: SecuredKafka) -> None:
     assert await apply_acls(prepared.admin, wanted_acls(PREFIX)) == Changes((), ())
+
+
+async def test_its_quotas_are_those_of_the_table(prepared: SecuredKafka) -> None:
+    assert await apply_quotas(prepared.admin, wanted_quotas()) == {}
 
 
 async def test_its_topics_are_the_declared_ones(prepared: SecuredKafka) -> None:

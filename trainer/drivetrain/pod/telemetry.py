@@ -134,6 +134,7 @@ class Telemetry:
         if self._producer is None:
             producer = AIOKafkaProducer(
                 bootstrap_servers=self._access.bootstrap_servers,
+                client_id=self._access.client_id,
                 acks="all",
                 enable_idempotence=True,
                 linger_ms=5,
