@@ -2,7 +2,8 @@
 
 A worker that becomes free gets a new trial, or goes on with its own one; an epoch takes as long as
 the surrogate says. Trials are counted when they are finished at full length, in the order in which
-they end; epochs of stopped trials count as spent.
+they end; epochs of stopped trials count as spent. A trial begins only where the budget lets all
+that run reach their end: one that cannot would burden a search that stops trials, and no other.
 """
 
 import heapq
@@ -113,29 +114,30 @@ def search(
     ends = (*searcher.rungs, EPOCHS)
     running: list[tuple[float, int, int, _Running]] = []  # end, order, rung, trial
     finished: list[Finished] = []
-    count, asked, spent, now = 0, 0, 0, 0.0
+    # `held`: what is spent once all that run have reached their end.
+    count, held, spent, now = 0, 0, 0, 0.0
 
     def go_on(trial: _Running, rung: int) -> None:
-        nonlocal count, asked
+        nonlocal count
         before = trial.seconds[ends[rung - 1] - 1] if rung else 0.0
-        asked += ends[rung] - (ends[rung - 1] if rung else 0)
         end = now + float(trial.seconds[ends[rung] - 1] - before)
         heapq.heappush(running, (end, count, rung, trial))
         count += 1
 
     while True:
-        while len(running) < NUM_WORKERS and asked < num_epochs:
+        while len(running) < NUM_WORKERS and held + EPOCHS <= num_epochs:
+            held += EPOCHS
             key, point = searcher.ask()
             go_on(_Running(key, dict(point), *surrogate.curve(task, point)), 0)
         if not running:
             return tuple(finished)
         now, _, rung, trial = heapq.heappop(running)
         spent += ends[rung] - (ends[rung - 1] if rung else 0)
-        if spent > num_epochs:
-            return tuple(finished)
         accuracy = float(trial.accuracies[ends[rung] - 1])
         if ends[rung] == EPOCHS:
             searcher.tell(trial.key, accuracy)
             finished.append(Finished(accuracy, spent))
         elif searcher.goes_on(trial.key, ends[rung], accuracy):
             go_on(trial, rung + 1)
+        else:
+            held -= EPOCHS - ends[rung]
