@@ -3,6 +3,8 @@
 A straight line from losses at the rung to final losses. While few trials are complete the line is
 drawn towards the slope 1, and its error towards half the spread of the losses at the rung. It is
 flat where losses at the rung would have predicted the final ones no better than their mean does.
+Its error is at least what a line through the others misses of the best one: the next best trial may
+come as unforeseen.
 """
 
 import heapq
@@ -57,18 +59,19 @@ def line(trials: Trials, step: int) -> Line:
     weight = _PRIOR_PAIRS * spread**2
     total = at_rung @ at_rung + weight
     slope = max(float((at_rung @ at_end + weight) / total), 0.0) if total > 0.0 else 0.0
-    missed, num = at_end - slope * at_rung, len(pairs)
+    missed, num, unforeseen = at_end - slope * at_rung, len(pairs), 0.0
     if slope > 0.0 and num >= _FEWEST_COMPARED:
         # Of each pair, what a line through the others misses, against what their mean does.
         by_line = missed / np.maximum(1.0 - 1.0 / num - at_rung * at_rung / total, 1e-9)
         by_mean = at_end / (1.0 - 1.0 / num)
         if np.abs(by_line).sum() >= np.abs(by_mean).sum():
             slope = 0.0
+        unforeseen = -float(by_line[np.argmin(at_end)])
     if slope == 0.0:
         return Line(0.0, float(middle), float(final), float(at_end.std()))
     squares = float(missed @ missed) + weight / 4.0
     error = math.sqrt(squares / (num + _PRIOR_PAIRS))
-    return Line(slope, float(middle), float(final), error)
+    return Line(slope, float(middle), float(final), max(error, unforeseen))
 
 
 def with_expected(trials: Trials, losses: Array) -> Array:

@@ -69,6 +69,25 @@ def test_a_value_in_the_middle_goes_on_where_it_may_still_win(
     assert table.judge(len(finals), 10, 12.0).verdict == verdict
 
 
+def judged_after(ends: list[tuple[float, float]], value: float) -> str:
+    """The verdict at step 10 after trials with these losses there and at their end."""
+    table = make_table()
+    table.begin(len(ends))
+    for number, (early, final) in enumerate(ends):
+        measured = (Measured(10, early),)
+        table.trials.put(Trial(number, POINT, TrialState.COMPLETED, (final,), measured=measured))
+    return table.judge(len(ends), 10, value).verdict.value
+
+
+@pytest.mark.parametrize(
+    ("place", "verdict"), [(0, "stop"), (6, "continue")], ids=["the best led", "it was seventh"]
+)
+def test_where_the_best_came_unforeseen_the_next_may_too(place: int, verdict: str) -> None:
+    ends = [(10.0 + each, 10.0 + each + 0.3 * (-1) ** each) for each in range(12)]
+    ends[place] = (ends[place][0], 7.0)
+    assert judged_after(ends, 14.0) == verdict
+
+
 def test_a_trial_that_diverged_does_not_let_all_others_go_on() -> None:
     """Late, and to a finite loss that is millions of times as large: no line goes through it."""
 
