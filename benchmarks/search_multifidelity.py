@@ -18,6 +18,7 @@ from services.hpo.core.pruners.auto import Auto, steps_of_auto
 
 TITLE = "What stopping early is worth"
 MEASURES = (
+    "services/hpo/core/final_losses.py",
     "services/hpo/core/gaussian_process.py",
     "services/hpo/core/inputs.py",
     "services/hpo/core/objectives.py",
@@ -94,7 +95,7 @@ def _regret_of_tpe(task: str, seed: int) -> float:
 
 
 def _regret_of_hyperband(task: str, seed: int) -> float:
-    name = f"TPE-hyperband-{NUM_EPOCHS}-{task}-{seed}"
+    name = f"TPE-hyperband-ending-{NUM_EPOCHS}-{task}-{seed}"
     searcher = partial(HyperbandSearcher, "TPE", seed)
     return _last(task, optunas(name, task, searcher, NUM_EPOCHS))
 
