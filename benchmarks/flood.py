@@ -52,8 +52,10 @@ NOTES = """
 Medians of the delays of one pod's samples and heartbeats, with and without a second program that
 sends junk as fast as it may. Both have the login of all pods; the pod sends with its job's client
 id, which has a quota of its own, the other with one that has none. With the pod's own client id it
-would delay it. The heartbeats are read by a plain reader, not by the scheduler. On disk, junk is
-kept once as it was sent and, as far as its bound, once as parked records.
+would delay it. Single samples wait for seconds at first: a quota is a mean of eleven seconds, so
+the broker takes that much junk at once, and the metrics service reads it before what follows. The
+heartbeats are read by a plain reader, not by the scheduler. On disk, junk is kept once as it was
+sent and, as far as its bound, once as parked records.
 """
 
 MIB = 1024**2
