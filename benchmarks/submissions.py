@@ -8,6 +8,7 @@ nodes with nothing else to do. Pods are simulated; everything else is real, in o
 
 import asyncio
 import contextlib
+import gc
 import logging
 import statistics
 import tempfile
@@ -80,6 +81,7 @@ async def measure(quick: bool) -> list[Row]:
     sizes = NUM_NODES[:1] if quick else NUM_NODES
     rows: list[Row] = []
     p99: float | None = None
+    gc.freeze()  # as a service does
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         async with (
