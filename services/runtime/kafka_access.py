@@ -98,15 +98,22 @@ async def why(access: KafkaAccess, error: BaseException) -> str:
     return f"Kafka cannot be used: {'; '.join(problems) or explain(error, OF_SERVICES)}"
 
 
+async def ask_metadata(host: str, port: int, **options: Any) -> Any:
+    """What this broker answers over one connection, which is closed whatever happens.
+
+    A client whose start is cancelled leaves its first connection open. `options`: of aiokafka's
+    connections. Raises KafkaError, OSError, EOFError.
+    """
+    connection = await create_conn(host, port, **options)
+    try:
+        return await connection.send(MetadataRequest([]))
+    finally:
+        connection.close()
+
+
 async def _problems(access: KafkaAccess) -> AsyncIterator[str]:
     for host, port, _family in collect_hosts(access.bootstrap_servers):
         try:
-            connection = await create_conn(
-                host, port, request_timeout_ms=REQUEST_MS, **access.security()
-            )
-            try:
-                await connection.send(MetadataRequest([]))
-            finally:
-                connection.close()
+            await ask_metadata(host, port, request_timeout_ms=REQUEST_MS, **access.security())
         except (KafkaError, OSError, EOFError) as error:
             yield f"{host}:{port}: {explain(error, OF_SERVICES)}"

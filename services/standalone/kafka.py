@@ -18,10 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aiokafka.conn import create_conn
 from aiokafka.errors import KafkaError
-from aiokafka.protocol.metadata import MetadataRequest
 
+from services.runtime.kafka_access import ask_metadata
 from services.standalone.child import ChildSpec, Launch
 from services.standalone.credentials import Credentials
 from services.standalone.files import write_private
@@ -146,20 +145,13 @@ def spec(broker: Broker, jars: Sequence[Path], log_path: Path) -> ChildSpec:
 
 
 async def answers_metadata(connection: KafkaConnection) -> bool:
-    """Whether the broker returns metadata to a client with these credentials.
-
-    One connection, because a client whose start is cancelled leaves its first one open.
-    """
+    """Whether the broker returns metadata to a client with these credentials."""
     options = connection.options()
     host, _, port = options.pop("bootstrap_servers").partition(":")
     try:
         async with asyncio.timeout(PROBE_TIMEOUT_S):
-            opened = await create_conn(host, int(port), **options)
-            try:
-                answer = await opened.send(MetadataRequest([]))
-            finally:
-                opened.close()
-    except (KafkaError, OSError, TimeoutError):
+            answer = await ask_metadata(host, int(port), **options)
+    except (KafkaError, OSError, EOFError, TimeoutError):
         return False
     return bool(answer.brokers)
 
