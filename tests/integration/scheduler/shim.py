@@ -38,7 +38,14 @@ def main(directory: Path) -> None:
         "start_ticks": int(stat[stat.rindex(")") + 2 :].split()[19]),
     }
     ranks: list[subprocess.Popen] = []
-    signal.signal(signal.SIGTERM, lambda *_: [rank.terminate() for rank in ranks])
+    told: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        told.append(number)
+        for rank in ranks:
+            rank.terminate()
+
+    signal.signal(signal.SIGTERM, stop)
     write(directory / "identity.json", identity)
     ranks += [
         subprocess.Popen(
@@ -47,11 +54,14 @@ def main(directory: Path) -> None:
         )
         for n in range(spec["num_ranks"])
     ]
+    for rank in ranks if told else ():
+        rank.terminate()  # started while the signal came
     codes = [rank.wait() for rank in ranks]
     failed = [number for number, code in enumerate(codes) if code]
     outcome = "succeeded"
     if failed:
-        outcome = "interrupted" if {codes[n] for n in failed} == {75} else "failed"
+        is_interrupted = bool(told) or {codes[n] for n in failed} == {75}
+        outcome = "interrupted" if is_interrupted else "failed"
     end = {
         "pod_id": spec["pod_id"],
         "outcome": outcome,
