@@ -318,6 +318,35 @@ def test_policies_open_the_ports_of_the_addresses(helm: Helm) -> None:
     assert all({443, 9000} in each for each in ports)
 
 
+@pytest.mark.parametrize(
+    ("url", "port"),
+    [
+        ("http://minio", 80),
+        ("http://minio/", 80),
+        ("HTTP://minio:/x", 80),
+        ("http://minio:9000/x", 9000),
+        ("https://minio/bucket:7", 443),
+        ("https://key:5@minio", 443),
+        ("https://key:5@minio:9000", 9000),
+        ("https://minio?a=b:5", 443),
+        ("http://[fd00::5]/", 80),
+        ("https://[fd00::5]", 443),
+        ("http://[fd00::5]:9000/x", 9000),
+        ("https://[::ffff:10.0.0.5]#x:5", 443),
+    ],
+)
+def test_a_policy_opens_the_port_of_a_url(helm: Helm, url: str, port: int) -> None:
+    given = {
+        "objectStore": {"endpointUrl": url},
+        "networkPolicy": {"objectStore": {"ports": [1]}, "kafka": {"ports": [2]}},
+        "kafka": {"bootstrapServers": "[fd00::5]:19092,fd00::7, [fd00::6] ,SSL://b:9094"},
+    }
+    (policy,) = of_kind(helm.render("checkpoints", given), "NetworkPolicy")
+    opened = [{each["port"] for each in rule["ports"]} for rule in policy["spec"]["egress"]]
+    assert {1, port} in opened
+    assert {2, 19092, 9094} in opened
+
+
 def test_spans_go_to_the_collector_where_one_is_named(helm: Helm) -> None:
     """By services and by pods of jobs, through their policies; without one, by nobody."""
     given = {"global": {"tracing": {"endpoint": "http://otel.monitoring:4318"}}}

@@ -88,7 +88,7 @@ spec:
 {{- $addresses := index . 1 | default (include "service-base.shared" $root | fromYaml).kafka.bootstrapServers -}}
 {{- $ports := $policy.ports -}}
 {{- range splitList "," $addresses -}}
-{{- with regexFind ":[0-9]+$" (trim .) }}{{ $ports = append $ports (trimPrefix ":" .) }}{{ end -}}
+{{- with include "service-base.namedPort" (trim .) }}{{ $ports = append $ports . }}{{ end -}}
 {{- end -}}
 {{- include "service-base.peer" (dict "ports" $ports "to" $policy.to) -}}
 {{- end -}}
@@ -104,10 +104,15 @@ spec:
 {{- include "service-base.peer" (dict "ports" $ports "to" $policy.to) -}}
 {{- end -}}
 
-{{/* The port of an address of HTTP. */}}
+{{/* The port of an address of HTTP: the one that it names, else that of its scheme. */}}
 {{- define "service-base.portOf" -}}
-{{- $named := regexFind "^[^/]*:[0-9]+" (regexReplaceAll "^[a-z]+://" . "") | regexFind "[0-9]+$" -}}
-{{- $named | default (ternary "80" "443" (hasPrefix "http://" .)) -}}
+{{- include "service-base.namedPort" . | default (ternary "80" "443" (hasPrefix "http://" (lower .))) -}}
+{{- end -}}
+
+{{/* The port after the host, of `[SCHEME://][USER@]HOST[:PORT][/...]`; an IPv6 address is in brackets. */}}
+{{- define "service-base.namedPort" -}}
+{{- $authority := regexReplaceAll "^[A-Za-z][A-Za-z0-9+.-]*://" . "" | regexFind "^[^/?#]*" -}}
+{{- regexFind "^([^:]*|\\[.*\\]):[0-9]+$" (regexReplaceAll "^.*@" $authority "") | regexFind "[0-9]+$" -}}
 {{- end -}}
 
 {{/* The collector of spans, where there is one. */}}
