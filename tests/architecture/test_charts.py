@@ -69,7 +69,7 @@ def test_notes_tell_of_the_job_of_the_store_only_where_it_is_made() -> None:
     notes = (CHARTS / "setup" / "templates" / "NOTES.txt").read_text()
     always, _, sometimes = notes.partition("{{- if .Values.objectStore.initialise }}")
     assert "store" not in always
-    assert "-store-{{ .Release.Revision }}" in sometimes
+    assert "app.kubernetes.io/component=store" in sometimes
     assert sometimes.endswith("{{- end }}\n")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -63,7 +64,7 @@ class Helm:
 
     def values_file(self, values: Mapping[str, Any]) -> Path:
         path = self._home / f"values-{len(list(self._home.glob('values-*')))}.yaml"
-        path.write_text(yaml.safe_dump(_plain(values)))
+        path.write_text(json.dumps(values))  # JSON is YAML
         return path
 
     def render_text(
@@ -81,7 +82,23 @@ class Helm:
 
     def render(self, chart: str, values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """The objects."""
-        return [each for each in yaml.safe_load_all(self.render_text(chart, values)) if each]
+        return parsed(self.render_text(chart, values))
+
+
+class _Loader(yaml.SafeLoader):
+    """As Kubernetes reads YAML: `1e3` is a number."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"),
+    list("+-0123456789"),
+)
+
+
+def parsed(text: str) -> list[dict[str, Any]]:
+    """The objects of rendered text."""
+    return [each for each in yaml.load_all(text, _Loader) if each]
 
 
 def pod_spec(workload: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,9 +112,3 @@ def of_kind(objects: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
 
 def environment(container: Mapping[str, Any]) -> dict[str, str]:
     return {each["name"]: each.get("value", "") for each in container["env"]}
-
-
-def _plain(values: Any) -> Any:
-    if isinstance(values, Mapping):
-        return {key: _plain(value) for key, value in values.items()}
-    return values

@@ -2,9 +2,11 @@
 
 import secrets
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from deploy.package import ORDER, package
 from tests.kubernetes import tools
 from tests.kubernetes.charts import Helm
 from tests.kubernetes.control_plane import ControlPlane, running_control_plane
@@ -31,3 +33,11 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
     if built is None:
         pytest.skip(tools.MISSING)
     return Helm(built, tmp_path_factory.mktemp("helm"))
+
+
+@pytest.fixture(scope="session")
+def earlier(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The same charts, as an earlier version."""
+    directory = tmp_path_factory.mktemp("earlier")
+    packages = package(directory, str(helm.tools / "helm"), version="0.0.9")
+    return dict(zip(ORDER, packages, strict=True))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deploy.package import ORDER, package
+from deploy.package import ORDER
 from drivetrain_schemas.topics import SERVICES
 from tests.kubernetes.charts import NEEDED, Helm, Refused
 from tests.kubernetes.control_plane import ControlPlane
@@ -71,14 +71,6 @@ class Release:
             found += [f"{kind}/{each}" for each in names if each.startswith(self.namespace)]
         of_every_namespace = {"configmaps/kube-root-ca.crt", "serviceaccounts/default"}
         return sorted(set(found) - of_every_namespace)
-
-
-@pytest.fixture(scope="session")
-def earlier(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The same charts, as an earlier version."""
-    directory = tmp_path_factory.mktemp("earlier")
-    packages = package(directory, str(helm.tools / "helm"), version="0.0.9")
-    return dict(zip(ORDER, packages, strict=True))
 
 
 @pytest.fixture

@@ -75,7 +75,9 @@ def test_pods_of_jobs_find_their_environment(rendered: list[dict[str, Any]]) -> 
 def test_what_the_commands_name_is_installed(rendered: list[dict[str, Any]]) -> None:
     """`service/drivetrain-gateway`, `kafka/kafka` ..."""
     (job,) = of_kind(rendered, "Job")
-    assert f"logs job/{job['metadata']['name']}\n" in section(GUIDE, "9. Install")
+    (selector,) = re.findall(r"logs --selector (\S+)\n", section(GUIDE, "9. Install"))
+    name, value = selector.split("=")
+    assert job["spec"]["template"]["metadata"]["labels"][name] == value
     named = set(re.findall(r"(?:service|kafka)/([\w-]+)", section(GUIDE, "10. Train")))
     assert named == {"drivetrain-gateway"}
     assert named <= {each["metadata"]["name"] for each in of_kind(rendered, "Service")}

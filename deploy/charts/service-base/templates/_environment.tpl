@@ -51,8 +51,19 @@
 - name: OTEL_EXPORTER_OTLP_ENDPOINT
   value: {{ . | quote }}
 {{- end }}
-{{- range .Values.extraEnv }}
-- name: {{ .name }}
+{{- end -}}
+
+{{/* Variables with those of the values behind them. A name given twice fails server-side apply. */}}
+{{- define "service-base.withExtraEnv" -}}
+{{- $names := dict -}}
+{{- range index . 1 | fromYamlArray }}{{ $_ := set $names .name true }}{{ end -}}
+{{- index . 1 -}}
+{{- range (index . 0).Values.extraEnv }}
+{{- if hasKey $names .name }}
+{{- fail (printf "extraEnv: %s is set already: leave it out, and set it by the value of its own where there is one" .name) }}
+{{- end }}
+{{- $_ := set $names .name true }}
+- name: {{ .name | quote }}
   value: {{ .value | quote }}
 {{- end }}
 {{- end -}}
@@ -113,13 +124,13 @@
 - name: AWS_ACCESS_KEY_ID
   valueFrom:
     secretKeyRef:
-      name: {{ .name }}
-      key: {{ .accessKeyIdKey }}
+      name: {{ .name | quote }}
+      key: {{ .accessKeyIdKey | quote }}
 - name: AWS_SECRET_ACCESS_KEY
   valueFrom:
     secretKeyRef:
-      name: {{ .name }}
-      key: {{ .secretAccessKeyKey }}
+      name: {{ .name | quote }}
+      key: {{ .secretAccessKeyKey | quote }}
 {{- end }}
 {{- end }}
 {{- if $store.caSecret.name }}

@@ -19,7 +19,19 @@ have its name in that of the release; in the umbrella chart the release is never
 
 {{- define "service-base.selector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end -}}
+
+{{/* Of pods. Workloads, Services and policies select by those of the chart; values only add to them. */}}
+{{- define "service-base.podLabels" -}}
+{{ include "service-base.selector" . }}
+app.kubernetes.io/part-of: drivetrain
+{{- range $name, $value := .Values.podLabels }}
+{{- if regexMatch "^(drivetrain\\.dev/.*|apps?\\.kubernetes\\.io/(name|instance|part-of|component|pod-index))$" $name }}
+{{- fail (printf "podLabels: pods are selected by %s, which the chart sets: choose another name" $name) }}
+{{- end }}
+{{ $name | quote }}: {{ $value | quote }}
+{{- end }}
 {{- end -}}
 
 {{- define "service-base.labels" -}}

@@ -31,11 +31,7 @@ spec:
   template:
     metadata:
       labels:
-        {{- include "service-base.selector" . | nindent 8 }}
-        app.kubernetes.io/part-of: drivetrain
-        {{- with .Values.podLabels }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+        {{- include "service-base.podLabels" . | nindent 8 }}
       {{- with merge (deepCopy .Values.podAnnotations) ($facts.podAnnotations | default dict) }}
       annotations:
         {{- toYaml . | nindent 8 }}
@@ -56,7 +52,7 @@ containers:
     imagePullPolicy: {{ $shared.image.pullPolicy }}
     command: ["python", "-m", "services.{{ .Chart.Name }}"]
     env:
-      {{- include "service-base.environment" . | nindent 6 }}
+      {{- include "service-base.withExtraEnv" (list . (include "service-base.environment" .)) | nindent 6 }}
     ports:
       - name: ops
         containerPort: 9090
@@ -79,7 +75,7 @@ containers:
 topologySpreadConstraints:
   {{- range . }}
   - maxSkew: 1
-    topologyKey: {{ .topologyKey }}
+    topologyKey: {{ .topologyKey | quote }}
     whenUnsatisfiable: {{ .whenUnsatisfiable | default "ScheduleAnyway" }}
     labelSelector:
       matchLabels:
