@@ -73,13 +73,6 @@ def test_notes_tell_of_the_job_of_the_store_only_where_it_is_made() -> None:
     assert sometimes.endswith("{{- end }}\n")
 
 
-def test_fewer_replicas_at_most_than_at_least_are_refused() -> None:
-    """No schema compares two values; what `fail` prints is tested with helm."""
-    autoscaling = (BASE / "_autoscaling.tpl").read_text()
-    compared = "if gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas)"
-    assert f'{{{{- {compared} -}}}}\n{{{{- fail "autoscaling.minReplicas is more' in autoscaling
-
-
 @pytest.mark.parametrize("chart", [*SERVICES, "setup"])
 def test_every_setting_that_a_chart_gives_is_one_of_its_service(chart: str) -> None:
     templates = [*BASE.glob("*.tpl"), *(CHARTS / chart / "templates").iterdir()]

@@ -260,6 +260,70 @@ def test_a_missing_value_is_named(helm: Helm, chart: str, key: str, named: str) 
         )
 
 
+@pytest.mark.parametrize(
+    ("chart", "given", "told"),
+    [
+        *(
+            (chart, {"podLabels": {name: "x"}}, f"podLabels: pods are selected by {name}")
+            for chart in ("setup", "scheduler", "gateway")
+            for name in (
+                "app.kubernetes.io/name",
+                "app.kubernetes.io/instance",
+                "app.kubernetes.io/part-of",
+                "drivetrain.dev/run",
+            )
+        ),
+        *(
+            (
+                "hpo",
+                {"autoscaling": {"enabled": enabled, "minReplicas": 3, "maxReplicas": 2}},
+                r"autoscaling.minReplicas \(3\) is above autoscaling.maxReplicas \(2\): lower",
+            )
+            for enabled in (True, False)
+        ),
+        (
+            "gateway",
+            {"ingress": {"enabled": True, "host": "*.example.com"}},
+            "ingress.host is a wildcard: list the names .* in hosts",
+        ),
+        (
+            "setup",
+            {"extraEnv": [{"name": "AWS_REGION", "value": "x"}]},
+            "extraEnv: AWS_REGION is set already",
+        ),
+        (
+            "cost",
+            {"extraEnv": [{"name": "A", "value": "x"}, {"name": "A", "value": "y"}]},
+            "extraEnv: A is set already",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    helm: Helm, chart: str, given: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(Refused, match=told):
+        helm.render(chart, given)
+
+
+def test_labels_of_the_values_are_added(helm: Helm) -> None:
+    labels = {"team": "research", "app.kubernetes.io/instance": "other"}
+    given = {
+        "podLabels": {"team": "research"},
+        "podMonitor": {"enabled": True, "labels": labels},
+        "networkPolicy": {"enabled": False},
+    }
+    objects = helm.render("cost", given)
+    (workload,) = of_kind(objects, "StatefulSet")
+    assert workload["spec"]["template"]["metadata"]["labels"] == {
+        **workload["spec"]["selector"]["matchLabels"],
+        "app.kubernetes.io/part-of": "drivetrain",
+        "team": "research",
+    }
+    (monitor,) = of_kind(objects, "PodMonitor")
+    assert monitor["metadata"]["labels"]["team"] == "research"
+    assert monitor["metadata"]["labels"]["app.kubernetes.io/instance"] == "drivetrain"
+
+
 def test_helm_names_a_misspelt_value_of_a_service_in_the_umbrella(helm: Helm) -> None:
     with pytest.raises(Refused, match="bootstrapServer"):
         helm.render("drivetrain", {"cost": {"kafka": {"bootstrapServer": "a:1"}}})

@@ -18,14 +18,14 @@ environment:
   - name: DRIVETRAIN_ASSETS_DIRECTORY
     value: /opt/drivetrain/assets
   - name: DRIVETRAIN_METRICS_URL
-    value: {{ .Values.metricsUrl | default (printf "http://%s:8080" (include "service-base.sibling" (list . "metrics"))) }}
+    value: {{ .Values.metricsUrl | default (printf "http://%s:8080" (include "service-base.sibling" (list . "metrics"))) | quote }}
   - name: DRIVETRAIN_COST_URL
-    value: {{ .Values.costUrl | default (printf "http://%s:8080" (include "service-base.sibling" (list . "cost"))) }}
+    value: {{ .Values.costUrl | default (printf "http://%s:8080" (include "service-base.sibling" (list . "cost"))) | quote }}
   - name: DRIVETRAIN_HPO_URL
-    value: {{ .Values.hpoUrl | default (printf "http://%s:8080" (include "service-base.sibling" (list . "hpo"))) }}
+    value: {{ .Values.hpoUrl | default (printf "http://%s:8080" (include "service-base.sibling" (list . "hpo"))) | quote }}
   - name: DRIVETRAIN_SCHEDULER_URL
-    value: {{ .Values.schedulerUrl | default (printf "http://%s:8080" (include "service-base.sibling" (list . "scheduler"))) }}
+    value: {{ .Values.schedulerUrl | default (printf "http://%s:8080" (include "service-base.sibling" (list . "scheduler"))) | quote }}
 secrets:
-  - [{{ .Values.apiTokenSecret.name }}, {{ .Values.apiTokenSecret.key }}, api-token]
-  - [{{ .Values.cookieSecret.name }}, {{ .Values.cookieSecret.key }}, cookie-secret]
+  - [{{ .Values.apiTokenSecret.name | quote }}, {{ .Values.apiTokenSecret.key | quote }}, api-token]
+  - [{{ .Values.cookieSecret.name | quote }}, {{ .Values.cookieSecret.key | quote }}, cookie-secret]
 {{- end -}}

@@ -11,18 +11,18 @@ environment:
   - name: DRIVETRAIN_LAUNCHER
     value: kubernetes
   - name: DRIVETRAIN_KUBERNETES_NAMESPACE
-    value: {{ include "scheduler.jobsNamespace" . }}
+    value: {{ include "scheduler.jobsNamespace" . | quote }}
   - name: DRIVETRAIN_KUBERNETES_IMAGE
     value: {{ required "jobs.image is empty: give the image of jobs that name none" $jobs.image | quote }}
   - name: DRIVETRAIN_KUBERNETES_SERVICE_ACCOUNT
-    value: {{ $jobs.serviceAccount.name }}
+    value: {{ $jobs.serviceAccount.name | quote }}
   {{- with $jobs.pullSecrets }}
   - name: DRIVETRAIN_KUBERNETES_IMAGE_PULL_SECRETS
     value: {{ toJson . | quote }}
   {{- end }}
   {{- with $jobs.environmentSecret }}
   - name: DRIVETRAIN_KUBERNETES_ENVIRONMENT_SECRET
-    value: {{ . }}
+    value: {{ . | quote }}
   {{- end }}
   {{- with $jobs.kafka.bootstrapServers }}
   - name: DRIVETRAIN_PODS_KAFKA_BOOTSTRAP_SERVERS
@@ -42,11 +42,11 @@ environment:
   {{- end }}
 secrets:
   {{- if include "service-base.usesSasl" . }}
-  - [{{ $jobs.kafka.passwordSecret.name | default $jobs.kafka.user }}, {{ $jobs.kafka.passwordSecret.key }}, pods-kafka/password]
+  - [{{ $jobs.kafka.passwordSecret.name | default $jobs.kafka.user | quote }}, {{ $jobs.kafka.passwordSecret.key | quote }}, pods-kafka/password]
   {{- end }}
   {{- if eq $shared.kafka.securityProtocol "SSL" }}
-  - [{{ $jobs.kafka.certificateSecret.name | default $jobs.kafka.user }}, {{ $jobs.kafka.certificateSecret.certificateKey }}, pods-kafka/tls.crt]
-  - [{{ $jobs.kafka.certificateSecret.name | default $jobs.kafka.user }}, {{ $jobs.kafka.certificateSecret.privateKey }}, pods-kafka/tls.key]
+  - [{{ $jobs.kafka.certificateSecret.name | default $jobs.kafka.user | quote }}, {{ $jobs.kafka.certificateSecret.certificateKey | quote }}, pods-kafka/tls.crt]
+  - [{{ $jobs.kafka.certificateSecret.name | default $jobs.kafka.user | quote }}, {{ $jobs.kafka.certificateSecret.privateKey | quote }}, pods-kafka/tls.key]
   {{- end }}
 {{- end -}}
 

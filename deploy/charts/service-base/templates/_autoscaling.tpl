@@ -3,9 +3,6 @@ More replicas while records wait: KEDA's ScaledObject on the lag of the consumer
 `autoscaling.by` is "cpu", a HorizontalPodAutoscaler. Never more than a topic has partitions.
 */}}
 {{- define "service-base.autoscaling" -}}
-{{- if gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas) -}}
-{{- fail "autoscaling.minReplicas is more than autoscaling.maxReplicas" -}}
-{{- end -}}
 {{- if eq .Values.autoscaling.by "cpu" -}}
 {{ include "service-base.horizontalPodAutoscaler" . }}
 {{- else -}}
@@ -62,8 +59,8 @@ spec:
     - type: kafka
       metadata:
         bootstrapServers: {{ $kafka.bootstrapServers | quote }}
-        consumerGroup: {{ printf "%s%s" $kafka.topicPrefix $group }}
-        topic: {{ printf "%s%s" $kafka.topicPrefix . }}
+        consumerGroup: {{ printf "%s%s" $kafka.topicPrefix $group | quote }}
+        topic: {{ printf "%s%s" $kafka.topicPrefix . | quote }}
         lagThreshold: {{ include "service-base.text" $.Values.autoscaling.lag | quote }}
         offsetResetPolicy: earliest
         limitToPartitionsWithLag: "true"
@@ -99,20 +96,20 @@ spec:
   secretTargetRef:
     {{- if include "service-base.usesSasl" . }}
     - parameter: password
-      name: {{ $kafka.passwordSecret.name | default $user }}
-      key: {{ $kafka.passwordSecret.key }}
+      name: {{ $kafka.passwordSecret.name | default $user | quote }}
+      key: {{ $kafka.passwordSecret.key | quote }}
     {{- end }}
     {{- if eq $kafka.securityProtocol "SSL" }}
     - parameter: cert
-      name: {{ $kafka.certificateSecret.name | default $user }}
-      key: {{ $kafka.certificateSecret.certificateKey }}
+      name: {{ $kafka.certificateSecret.name | default $user | quote }}
+      key: {{ $kafka.certificateSecret.certificateKey | quote }}
     - parameter: key
-      name: {{ $kafka.certificateSecret.name | default $user }}
-      key: {{ $kafka.certificateSecret.privateKey }}
+      name: {{ $kafka.certificateSecret.name | default $user | quote }}
+      key: {{ $kafka.certificateSecret.privateKey | quote }}
     {{- end }}
     {{- if and (include "service-base.usesTls" .) $kafka.caSecret.name }}
     - parameter: ca
-      name: {{ $kafka.caSecret.name }}
-      key: {{ $kafka.caSecret.key }}
+      name: {{ $kafka.caSecret.name | quote }}
+      key: {{ $kafka.caSecret.key | quote }}
     {{- end }}
 {{- end -}}

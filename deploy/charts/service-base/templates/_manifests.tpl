@@ -16,6 +16,11 @@
 ---
 {{ include "service-base.podDisruptionBudget" . }}
 {{- end }}
+{{- with .Values.autoscaling }}
+{{- if gt (int .minReplicas) (int .maxReplicas) }}
+{{- fail (printf "autoscaling.minReplicas (%d) is above autoscaling.maxReplicas (%d): lower the one or raise the other" (int .minReplicas) (int .maxReplicas)) }}
+{{- end }}
+{{- end }}
 {{- if (.Values.autoscaling | default dict).enabled }}
 ---
 {{ include "service-base.autoscaling" . }}
@@ -30,7 +35,7 @@
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: {{ include "service-base.serviceAccountName" . }}
+  name: {{ include "service-base.serviceAccountName" . | quote }}
   labels:
     {{- include "service-base.labels" . | nindent 4 }}
   {{- with .Values.serviceAccount.annotations }}
@@ -97,10 +102,7 @@ kind: PodMonitor
 metadata:
   name: {{ include "service-base.fullname" . }}
   labels:
-    {{- include "service-base.labels" . | nindent 4 }}
-    {{- with .Values.podMonitor.labels }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+    {{- toYaml (merge (include "service-base.labels" . | fromYaml) .Values.podMonitor.labels) | nindent 4 }}
 spec:
   selector:
     matchLabels:

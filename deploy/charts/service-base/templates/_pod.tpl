@@ -2,17 +2,17 @@
 {{- define "service-base.podBase" -}}
 {{- $shared := include "service-base.shared" . | fromYaml -}}
 {{- $facts := include "service-base.facts" . | fromYaml -}}
-serviceAccountName: {{ include "service-base.serviceAccountName" . }}
+serviceAccountName: {{ include "service-base.serviceAccountName" . | quote }}
 automountServiceAccountToken: {{ $facts.callsKubernetes | default false }}
 enableServiceLinks: false
 {{- with $shared.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
   {{- end }}
 {{- end }}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 securityContext:
   runAsNonRoot: true

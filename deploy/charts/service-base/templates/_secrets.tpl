@@ -40,8 +40,8 @@
 {{/* One key of an existing Secret: (name, key, path). */}}
 {{- define "service-base.secret" -}}
 - secret:
-    name: {{ index . 0 }}
+    name: {{ index . 0 | quote }}
     items:
-      - key: {{ index . 1 }}
+      - key: {{ index . 1 | quote }}
         path: {{ index . 2 }}
 {{- end -}}
