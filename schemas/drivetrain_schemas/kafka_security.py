@@ -84,6 +84,11 @@ _UNTRUSTED = (2, 18, 19, 20, 21, 27)
 _EXPIRED, _NOT_YET_VALID, _WRONG_NAMES = 10, 9, (62, 64)
 
 
+def explain_at(host: str, port: int, error: BaseException, names: SettingNames) -> str:
+    """Why the connection to this broker failed, with its address."""
+    return f"{f'[{host}]' if ':' in host else host}:{port}: {explain(error, names)}"
+
+
 def explain(error: BaseException, names: SettingNames) -> str:
     """What a failed connection means, in words that name the setting and the fix."""
     for cause in _chain(error):

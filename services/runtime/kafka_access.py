@@ -20,6 +20,7 @@ from drivetrain_schemas.kafka_security import (
     SecurityProtocol,
     effective_protocol,
     explain,
+    explain_at,
 )
 from services.runtime.settings import Settings
 from services.runtime.tls import RenewedContext, TlsFiles, TlsNames, check_files
@@ -116,4 +117,4 @@ async def _problems(access: KafkaAccess) -> AsyncIterator[str]:
         try:
             await ask_metadata(host, port, request_timeout_ms=REQUEST_MS, **access.security())
         except (KafkaError, OSError, EOFError) as error:
-            yield f"{host}:{port}: {explain(error, OF_SERVICES)}"
+            yield explain_at(host, port, error, OF_SERVICES)

@@ -6,6 +6,7 @@ stopping, Postgres is writable, and every consumer has joined.
 
 import asyncio
 import contextlib
+import errno
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -14,6 +15,10 @@ import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from services.runtime.http_limits import BoundedProtocol
+
+EVERY_ADDRESS = "::"
+# Of a machine that has no IPv6.
+_NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 ASGIApp = Callable[[Any, Any, Any], Awaitable[None]]
 Check = Callable[[], Awaitable[str | None]]
@@ -66,14 +71,10 @@ def server(app: ASGIApp, host: str, port: int) -> Server:
 
 async def serve(running: Server, stopping: asyncio.Event) -> None:
     """Serve until `stopping`, then close the connections in order."""
-    host, port = running.config.host, running.config.port
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Bound here, because uvicorn ends the process where it cannot bind.
-    with socket.create_server((host, port), family=family) as listening:
-        # Inherited by its connections, for which asyncio does not set it: without it the body of
-        # an answer waits 40 ms for the acknowledgement of the headers.
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        task = asyncio.create_task(running.serve([listening]))
+    with contextlib.ExitStack() as opened:
+        # Bound here, because uvicorn ends the process where it cannot bind.
+        listening = _listening(running.config.host, running.config.port, opened)
+        task = asyncio.create_task(running.serve(listening))
         stopped = asyncio.create_task(stopping.wait())
         try:
             await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -82,6 +83,32 @@ async def serve(running: Server, stopping: asyncio.Event) -> None:
             running.stop()
             await _ended(task)
         task.result()
+
+
+def _listening(host: str, port: int, opened: contextlib.ExitStack) -> list[socket.socket]:
+    """Bound to this address; `::` is every address of IPv6, where the machine has it, and of IPv4.
+
+    A socket for each: one socket for both gives callers of IPv4 addresses of IPv6, which no list of
+    trusted proxies names.
+    """
+    is_every = host == EVERY_ADDRESS
+    sockets = [_bound("0.0.0.0" if is_every else host, port, opened)]
+    if is_every:
+        try:
+            sockets.append(_bound(host, int(sockets[0].getsockname()[1]), opened))
+        except OSError as error:
+            if error.errno not in _NO_IPV6:
+                raise
+    return sockets
+
+
+def _bound(host: str, port: int, opened: contextlib.ExitStack) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = opened.enter_context(socket.create_server((host, port), family=family))
+    # Inherited by its connections, for which asyncio does not set it: without it the body of an
+    # answer waits 40 ms for the acknowledgement of the headers.
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return bound
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

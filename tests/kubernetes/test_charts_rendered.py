@@ -178,6 +178,17 @@ def test_probes_are_on_the_port_of_operations(helm: Helm, chart: str) -> None:
 
 
 @EACH
+def test_ports_listen_on_every_address_of_both_families(helm: Helm, chart: str) -> None:
+    for given, expected in (({}, "::"), ({"bindAddress": "0.0.0.0"}, "0.0.0.0")):
+        workload = of_kind(helm.render(chart, given), *WORKLOADS)[0]
+        variables = environment(pod_spec(workload)["containers"][0])
+        bound = {value for name, value in variables.items() if name.endswith("_HOST")}
+        assert bound == {expected}
+    with pytest.raises(Refused, match="bindAddress"):
+        helm.render(chart, {"bindAddress": "127.0.0.1"})
+
+
+@EACH
 @pytest.mark.parametrize("seconds", [None, 0.5, 90])
 def test_a_pod_gets_longer_to_stop_than_its_service_takes(
     helm: Helm, chart: str, seconds: float | None

@@ -11,8 +11,8 @@ SIGTERM, grace period, SIGKILL; node leases; admission by the node's resources.
 
 Not there: probes, lifecycle hooks, limits of resources, logs over the API, restarts (with
 restartPolicy Always a pod whose container ends is over, and its controller makes another). An
-environment variable that is 0.0.0.0 holds the pod's own address. A test lets a container run out of
-memory by the annotation OOM_KILL, and the node evict a pod by EVICT.
+environment variable that is 0.0.0.0 or :: holds the pod's own address. A test lets a container run
+out of memory by the annotation OOM_KILL, and the node evict a pod by EVICT.
 """
 
 OOM_KILL = "drivetrain.test/oom-kill"

@@ -179,7 +179,7 @@ class PodWorker:
         variables = await environment_of(spec, pod, base, self._objects.data)
         # Without a network of its own a pod would listen on the addresses of all others.
         variables = {
-            name: self._address if value == "0.0.0.0" else value
+            name: self._address if value in ("0.0.0.0", "::") else value
             for name, value in variables.items()
         }
         command = command_of(spec, variables)

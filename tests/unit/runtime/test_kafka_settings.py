@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from drivetrain_schemas.kafka_security import OF_SERVICES, explain
+from drivetrain_schemas.kafka_security import OF_SERVICES, explain, explain_at
 from services.runtime.errors import ConfigurationError
 from services.runtime.kafka_access import KafkaAccess
 from services.runtime.settings import Settings, load
@@ -135,3 +135,10 @@ def test_a_user_without_rights_is_told_how_it_gets_them(error: type[Exception]) 
     told = explain(error("drivetrain.cost"), OF_SERVICES)
     assert "drivetrain.cost" in told
     assert "python -m services.runtime.access kafka" in told
+
+
+@pytest.mark.parametrize(
+    ("host", "named"), [("broker", "broker:9093"), ("fd00::5", "[fd00::5]:9093")]
+)
+def test_a_broker_that_cannot_be_reached_is_named_by_its_address(host: str, named: str) -> None:
+    assert explain_at(host, 9093, OSError("refused"), OF_SERVICES).startswith(f"{named}: ")

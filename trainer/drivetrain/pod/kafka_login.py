@@ -18,7 +18,7 @@ from drivetrain_schemas.kafka_security import (
     DEFAULT_MECHANISM,
     OF_PODS,
     effective_protocol,
-    explain,
+    explain_at,
 )
 from drivetrain_schemas.pods import KafkaAccess
 
@@ -67,7 +67,7 @@ async def why(access: KafkaAccess, error: BaseException) -> str:
                     finally:
                         connection.close()
                 except (KafkaError, OSError, EOFError) as cause:
-                    return f"{host}:{port}: {explain(cause, OF_PODS)}"
+                    return explain_at(host, port, cause, OF_PODS)
     except TimeoutError:
         pass
     return repr(error)

@@ -29,12 +29,12 @@
       fieldPath: metadata.labels['apps.kubernetes.io/pod-index']
 {{- end }}
 - name: DRIVETRAIN_OPS_HOST
-  value: 0.0.0.0
+  value: {{ .Values.bindAddress | quote }}
 - name: DRIVETRAIN_OPS_PORT
   value: "9090"
 {{- if $facts.http }}
 - name: DRIVETRAIN_HTTP_HOST
-  value: 0.0.0.0
+  value: {{ .Values.bindAddress | quote }}
 - name: DRIVETRAIN_HTTP_PORT
   value: "8080"
 - name: DRIVETRAIN_ALLOWED_HOSTS
