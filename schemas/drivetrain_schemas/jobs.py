@@ -210,24 +210,32 @@ class Holder(Value):
 
 @event("job.waiting", topic=EVENTS_JOBS, producer="scheduler")
 class JobWaiting(Payload):
-    """Why the job waits; emitted when the reason changes, with the position at that time."""
+    """Why the job waits; emitted when the reason changes, with the position at that time.
+
+    `not_before_at`: when its next run starts at the earliest, while it backs off.
+    """
 
     job_id: JobId
     reason: WaitingReason
     detail: str
     queue_position: Annotated[int, Field(ge=1)]
     holders: tuple[Holder, ...] = ()
+    not_before_at: UtcTime | None = None
 
 
 @event("job.retrying", topic=EVENTS_JOBS, producer="scheduler")
 class JobRetrying(Payload):
-    """A run ended without success; another one starts, not before `not_before_at`."""
+    """A run ended without success; another one starts, not before `not_before_at`.
+
+    `detail`: what became of the last run.
+    """
 
     job_id: JobId
     next_attempt: Attempt
     backoff_seconds: Seconds
     not_before_at: UtcTime
     retries_left: int
+    detail: str | None = None
 
 
 @event("job.cancelling", topic=EVENTS_JOBS, producer="scheduler")

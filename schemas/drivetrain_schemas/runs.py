@@ -37,6 +37,19 @@ class RunState(StrEnum):
         )
 
 
+class WaitCause(StrEnum):
+    """Why a pod does not run yet: the complete list."""
+
+    REFUSED = "refused"
+    NO_ANSWER = "no_answer"
+    GATED = "gated"
+    NOT_SCHEDULED = "not_scheduled"
+    PULL_FAILED = "pull_failed"
+    NOT_CREATED = "not_created"
+    PULLING = "pulling"
+    INITIALISING = "initialising"
+
+
 class _OfRun(Payload):
     job_id: JobId
     run_id: RunId
@@ -50,6 +63,19 @@ class RunStarting(_OfRun):
 
     allocation_id: AllocationId
     num_pods: Annotated[int, Field(ge=1)]
+
+
+@event("run.waiting", topic=EVENTS_JOBS, producer="scheduler")
+class RunWaiting(_OfRun):
+    """Why pods of a starting run do not run yet; emitted when that changes.
+
+    `by`: who refuses or holds back, such as a quota or a webhook by name; `detail`: a sentence with
+    the words of what runs the pods. Without a `cause`: that is over, and the pods are starting.
+    """
+
+    cause: WaitCause | None = None
+    by: Annotated[str, StringConstraints(max_length=300), AS_PRINTED] = ""
+    detail: Annotated[str, StringConstraints(max_length=1000), AS_PRINTED] = ""
 
 
 @event("run.started", topic=EVENTS_JOBS, producer="scheduler")

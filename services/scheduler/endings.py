@@ -29,6 +29,7 @@ from drivetrain_schemas.runs import (
     RunStopped,
     RunSucceeded,
 )
+from drivetrain_schemas.text import storable
 from services.runtime import logs
 from services.runtime.transaction import Tx
 from services.scheduler import (
@@ -43,7 +44,7 @@ from services.scheduler import (
     transitions,
 )
 from services.scheduler.core.lifecycle import ForbiddenMove, move_job, move_run
-from services.scheduler.core.outcome import Outcome, explain
+from services.scheduler.core.outcome import Outcome, explain, what_happened
 from services.scheduler.core.paid_time import PodTime, paid_ends_at
 from services.scheduler.core.pods import Exit
 from services.scheduler.core.retries import Next, after
@@ -90,7 +91,7 @@ async def finish(tx: Tx, endings: Sequence[Ending]) -> None:
     for ending, then in next_steps:
         live = ending.live
         await _emit_end(tx, ending, ended_at[live.run.run_id])
-        await _emit_release(tx, live, released[live.run.run_id], seen_at)
+        await _emit_release(tx, ending, released[live.run.run_id], seen_at)
         measures.note_release(tx, released[live.run.run_id], str(ending.outcome.state))
         traces.note_end(tx, live.job, live.run, released[live.run.run_id], ending.outcome.state)
         if isinstance(then, JobState):
@@ -100,7 +101,7 @@ async def finish(tx: Tx, endings: Sequence[Ending]) -> None:
                 tx, live.job, then.tries, ending.result.step if ending.result else None
             )
         else:
-            await _retry(tx, live, then)
+            await _retry(tx, ending, then)
 
 
 def _after(ending: Ending) -> JobState | Next:
@@ -153,13 +154,14 @@ async def _emit_end(tx: Tx, ending: Ending, ended_at: datetime) -> None:
 
 
 async def _emit_release(
-    tx: Tx, live: LiveRun, allocation: AllocationRow, seen_at: Mapping[str, datetime]
+    tx: Tx, ending: Ending, allocation: AllocationRow, seen_at: Mapping[str, datetime]
 ) -> None:
-    run = live.run
+    live, run = ending.live, ending.live.run
     assert allocation.released_at is not None
     times = [
         PodTime(None if pod.exit is None else pod.exit.ended_at, seen_at.get(pod.pod_id))
         for pod in live.pods
+        if not ending.outcome.is_refused
     ]
     event = AllocationReleased(
         **identity(run),
@@ -176,19 +178,21 @@ async def _emit_release(
     await emit(tx, live.job, event)
 
 
-async def _retry(tx: Tx, live: LiveRun, then: Next) -> None:
-    job = live.job
+async def _retry(tx: Tx, ending: Ending, then: Next) -> None:
+    job, attempt = ending.live.job, ending.live.run.attempt
     assert then.backoff_seconds is not None
     move_job(job.state, JobState.QUEUED)
+    happened = storable(what_happened(ending.outcome, attempt))
     not_before_at = await store.requeue_job(
-        tx.connection, job.job_id, then.tries, then.backoff_seconds
+        tx.connection, job.job_id, then.tries, then.backoff_seconds, happened
     )
     event = JobRetrying(
         job_id=job.job_id,
-        next_attempt=live.run.attempt + 1,
+        next_attempt=attempt + 1,
         backoff_seconds=then.backoff_seconds,
         not_before_at=not_before_at,
         retries_left=then.tries.num_left,
+        detail=happened,
     )
     await emit(tx, job, event)
 

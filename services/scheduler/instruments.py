@@ -41,11 +41,19 @@ SLOT_SECONDS = Counter(
     ["pool", "outcome"],
 )
 LIVE = Gauge("drivetrain_scheduler_live_runs", "Runs that hold slots.")
+WAITING_RUNS = Gauge(
+    "drivetrain_scheduler_waiting_runs",
+    "Starting runs whose pods do not run yet for a known cause.",
+    ["cause"],
+)
 SUSPECTS = Counter("drivetrain_scheduler_suspected_total", "Runs whose lease lapsed.")
 LAUNCHES = Counter("drivetrain_scheduler_launches_total", "Pods launched, by way.", ["way"])
 LAUNCH_FAILURES = Counter("drivetrain_scheduler_launch_failures_total", "Launches that failed.")
 NODES = Gauge("drivetrain_scheduler_nodes", "Nodes, by whether they accept runs.", ["state"])
-LAUNCHER_AWAY = Gauge("drivetrain_scheduler_launcher_away", "1 while the launcher is unavailable.")
+LAUNCHER_AWAY = Gauge(
+    "drivetrain_scheduler_launcher_away",
+    "1 while the launcher is unavailable, or the last pods could not be created.",
+)
 LAUNCHER_OUTAGES = Counter(
     "drivetrain_scheduler_launcher_outages_total", "How often the launcher became unavailable."
 )

@@ -185,7 +185,8 @@ class Loop:
                 return await store.specs(connection, job_ids)
 
         acted = await self._pods.act(to_check, read_specs)
-        if not (is_due or has_changed or acted or news):
+        is_told = not any(self._pods.has_new_wait(live) for live in to_check)
+        if is_told and not (is_due or has_changed or acted or news):
             return False
         has_moved = await self._apply(platform, Seen(to_check, news, acted))
         return has_moved or bool(acted)
@@ -295,6 +296,9 @@ class Loop:
                 continue
             has_lease_news = live.run.run_id in seen.lease_news
             is_moved = await self._move_one(tx, now, each, has_lease_news)
+            if not is_moved and self._pods.has_new_wait(now):
+                await transitions.note_waiting(tx, now, self._pods.new_wait(now))
+                is_moved = True
             if await self._note_unreachable(tx, now) or is_moved:
                 touched.add(live.job.job_id)
         await endings.finish(tx, ended)

@@ -4,14 +4,16 @@ Labels are bounded by the nodes and by closed lists: a pool that only a job name
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
+from drivetrain_schemas.runs import RunState, WaitCause
 from services.runtime.transaction import Tx
 from services.scheduler import instruments, store, store_runs
 from services.scheduler.core.cycle import Decision
 from services.scheduler.core.occupancy import Occupancy
+from services.scheduler.projection import LiveRun
 from services.scheduler.state import State
 from services.scheduler.store import JobRow
 from services.scheduler.store_allocations import AllocationRow
@@ -33,6 +35,9 @@ class Measures:
         occupancy = state.snapshot.occupancy
         pools = {node.pool for node in occupancy.nodes}
         instruments.LIVE.set(len(state.live_runs))
+        causes = Counter(live.run.waiting.cause for live in _starting(state) if live.run.waiting)
+        for cause in WaitCause:
+            instruments.WAITING_RUNS.labels(str(cause)).set(causes[cause])
         instruments.WAITING.clear()
         for waiting in decision.waiting:
             pool = waiting.jobs[0].kind.pool
@@ -69,6 +74,10 @@ def devices(occupancy: Occupancy, jobs: Mapping[str, JobRow]) -> Mapping[DeviceL
         idle = "free" if node.is_schedulable else "closed"
         counts[node.pool, node.device_type, idle, "none"] += num_idle
     return counts
+
+
+def _starting(state: State) -> Iterator[LiveRun]:
+    return (live for live in state.live_runs.values() if live.run.state is RunState.STARTING)
 
 
 async def note_waits(tx: Tx, jobs: Sequence[JobRow], granted_at: Mapping[str, datetime]) -> None:

@@ -14,13 +14,16 @@ from functools import partial
 from drivetrain_schemas.access import pod_client
 from drivetrain_schemas.jobs import JobSpec
 from drivetrain_schemas.pods import KafkaAccess, PodSpec, StopNotice
+from drivetrain_schemas.runs import WaitCause
 from services.runtime import logs
 from services.runtime.clock import Clock
 from services.runtime.run_tokens import RunTokens
 from services.scheduler import instruments, traces
 from services.scheduler.core.pods import EndReason, RunView, Sight
 from services.scheduler.core.reconcile import Acts, Limits, acts
+from services.scheduler.core.waits import Wait, is_news, wait_of
 from services.scheduler.launchers.base import (
+    LaunchBlocked,
     Launcher,
     LauncherUnavailable,
     LaunchRefused,
@@ -28,7 +31,8 @@ from services.scheduler.launchers.base import (
     PodRef,
 )
 from services.scheduler.launchers.calls import each, limited
-from services.scheduler.projection import LiveRun, is_settled, view
+from services.scheduler.projection import LiveRun, is_settled, is_waiting, view
+from services.scheduler.projection import wait_of as wait_of_run
 from services.scheduler.seen import Seen
 from services.scheduler.settings import SchedulerSettings
 from services.scheduler.store_pods import PodRow
@@ -40,8 +44,10 @@ ReadSpecs = Callable[[Sequence[str]], Awaitable[Mapping[str, JobSpec]]]
 
 # A process that SIGKILL does not end is stuck in the kernel; the loop must not wait for it.
 KILL_AGAIN_SECONDS = 10.0
-# After a launch or a notice without an answer.
+# After a launch or a notice without an answer, or a launch that was refused for now.
 UNANSWERED_AGAIN_SECONDS = 2.0
+# Unless a pod was created since then. Longer than a job usually waits until it tries again.
+BLOCKED_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,8 @@ class Pods:
         self._alive_at: dict[str, float] = {}
         self._refused: dict[str, EndReason] = {}
         self._again_at: dict[str, float] = {}
-        self._why_not_launched: dict[str, str] = {}
+        self._blocked_at = -BLOCKED_SECONDS
+        self._told_at: dict[str, float] = {}
         self.observations: Mapping[str, Observation] = {}
         self.is_away = False
 
@@ -90,20 +97,12 @@ class Pods:
             return False
         if self.is_away:
             self.is_away = False
-            instruments.LAUNCHER_AWAY.set(0)
             log.info("launcher is available again")
             self._seen.resume(now)
-        self._why_not_launched = {
-            pod: why for pod, why in self._why_not_launched.items() if pod in observations
-        }
-        self.observations = {
-            **observations,
-            **{
-                pod: replace(observations[pod], unreachable=why)
-                for pod, why in self._why_not_launched.items()
-                if observations[pod].sight in (Sight.ABSENT, Sight.CREATED)
-            },
-        }
+        self.observations = observations
+        self._note_blocked()
+        live_ids = {live.run.run_id for live in live_runs}
+        self._told_at = {run: at for run, at in self._told_at.items() if run in live_ids}
         self._alive_at = {
             pod_id: now if seen.is_running else self._alive_at[pod_id]
             for pod_id, seen in self.observations.items()
@@ -123,6 +122,28 @@ class Pods:
     def is_settled(self, live: LiveRun) -> bool:
         """This run needs no action and has nothing to record until it looks different."""
         return is_settled(live, self.observations)
+
+    def _note_blocked(self) -> None:
+        seen = self.observations
+        blocked = {
+            pod_id: replace(seen[pod_id], wait=wait)
+            for pod_id, wait in self._seen.blocked().items()
+            if pod_id in seen and seen[pod_id].sight in (Sight.ABSENT, Sight.CREATED)
+        }
+        self.observations = {**seen, **blocked}
+
+    def has_new_wait(self, live: LiveRun) -> bool:
+        """Something else than was announced keeps it from running."""
+        if not is_waiting(live, self.observations):
+            return False
+        told_at = self._told_at.get(live.run.run_id)
+        seconds = float("inf") if told_at is None else self._clock.monotonic() - told_at
+        return is_news(live.run.waiting, wait_of_run(live, self.observations), seconds)
+
+    def new_wait(self, live: LiveRun) -> Wait | None:
+        """What is announced now."""
+        self._told_at[live.run.run_id] = self._clock.monotonic()
+        return wait_of_run(live, self.observations)
 
     def _note_away(self, error: LauncherUnavailable) -> None:
         """Counted and logged once, however long it takes."""
@@ -149,18 +170,26 @@ class Pods:
             for _, wanted in wants
             for pod_id in wanted.notify
         }
-        launched = await self._each(launches)
-        instruments.LAUNCHER_AWAY.set(bool(self._why_not_launched))
-        notified = await self._each(notices)
+        launched, unanswered = await self._each(launches)
+        for pod_id, why in unanswered.items():
+            self._block(pod_id, wait_of(WaitCause.NO_ANSWER, "", f"no pod can be created: {why}"))
+        self._note_blocked()
+        seconds = self._clock.monotonic() - self._blocked_at
+        instruments.LAUNCHER_AWAY.set(seconds < BLOCKED_SECONDS)
+        notified, _ = await self._each(notices)
         doomed = [refs[pod_id] for _, wanted in wants for pod_id in wanted.kill]
         doomed += [refs[pod_id] for pod_id in launches if pod_id in self._refused]
+        for _, wanted in wants:
+            self._refused |= wanted.give_up
         killed = await self._kill(doomed)
         refused = {pod: self._refused[pod] for pod in killed if pod in self._refused}
         return Acted(launched, notified, tuple(killed), refused)
 
-    async def _each(self, calls: Mapping[str, Callable[[], Awaitable[bool]]]) -> tuple[str, ...]:
-        """The pods for which the call returned True. One without an answer is put off, so that the
-        others get their turn."""
+    async def _each(
+        self, calls: Mapping[str, Callable[[], Awaitable[bool]]]
+    ) -> tuple[tuple[str, ...], Mapping[str, str]]:
+        """The pods for which the call returned True, and those without an answer, which are put off
+        so that the others get their turn, with what is known of why."""
         now = self._clock.monotonic()
         due = [pod_id for pod_id in calls if self._again_at.get(pod_id, 0.0) <= now]
         # Those that were begun, and why there was no answer.
@@ -187,19 +216,27 @@ class Pods:
             )
         self._again_at = {pod_id: at for pod_id, at in self._again_at.items() if at > now}
         self._again_at |= dict.fromkeys(unanswered, now + UNANSWERED_AGAIN_SECONDS)
-        return tuple(pod_id for pod_id, is_done in results.items() if is_done)
+        done_ids = tuple(pod_id for pod_id, is_done in results.items() if is_done)
+        return done_ids, {pod_id: begun[pod_id] for pod_id in unanswered}
+
+    def _block(self, pod_id: str, wait: Wait) -> None:
+        instruments.LAUNCH_FAILURES.inc()
+        now = self._blocked_at = self._clock.monotonic()
+        self._seen.block(pod_id, wait, now)
+        self._again_at[pod_id] = now + UNANSWERED_AGAIN_SECONDS
 
     def _is_refused(self, pod_id: str) -> bool:
         """It was refused a moment ago, and what there may be of it is not confirmed gone."""
         return self._kill_again_at.get(pod_id, 0.0) > self._clock.monotonic()
 
     async def _launch(self, live: LiveRun, pod: PodRow, job: JobSpec) -> bool:
-        self._why_not_launched.pop(pod.pod_id, None)
         try:
             await self.launcher.launch(pod_spec(live, pod, job, self.launcher, self._settings))
-        except LauncherUnavailable as error:
-            self._why_not_launched[pod.pod_id] = str(error)
-            raise
+        except LaunchBlocked as blocked:
+            if self._seen.blocked().get(pod.pod_id) != blocked.wait:
+                log.warning("pod cannot be created", pod_id=pod.pod_id, why=blocked.wait.detail)
+            self._block(pod.pod_id, blocked.wait)
+            return False
         except LaunchRefused as refusal:
             instruments.LAUNCH_FAILURES.inc()
             log.warning("launch refused", pod_id=pod.pod_id, why=refusal.why.detail)
@@ -211,6 +248,9 @@ class Pods:
             # Recorded as launched nevertheless: a pod that never appears is lost, and retried.
             instruments.LAUNCH_FAILURES.inc()
             log.error("pod not launched", pod_id=pod.pod_id, error=str(error))
+        else:
+            self._blocked_at = -BLOCKED_SECONDS
+        self._seen.block(pod.pod_id, None, self._clock.monotonic())
         self._seen.restart(pod.pod_id, self._clock.monotonic())
         return True
 
@@ -266,6 +306,7 @@ class Pods:
 def limits_of(settings: SchedulerSettings, launcher: Launcher) -> Limits:
     return Limits(
         start=settings.start_seconds or launcher.start_seconds,
+        refused=settings.refused_seconds,
         cancel_notice=settings.cancel_notice_seconds,
         gang_notice=settings.gang_notice_seconds,
     )

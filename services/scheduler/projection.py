@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from drivetrain_schemas.pods import PodExit
 from drivetrain_schemas.runs import RunState
 from services.scheduler.core.pods import Exit, PodView, RunView, Sight
+from services.scheduler.core.waits import Wait, foremost
 from services.scheduler.launchers.base import Observation, PodRef
 from services.scheduler.seen import Seen
 from services.scheduler.store import JobRow
@@ -55,6 +56,22 @@ def unreachable_nodes(
     return {node_id: why for node_id, why in looks if why}
 
 
+def is_waiting(live: LiveRun, observations: Mapping[str, Observation]) -> bool:
+    """Its pods are to start, and all were observed."""
+    return (
+        live.run.state is RunState.STARTING
+        and live.run.stop_reason is None
+        and all(pod.finished_at or pod.pod_id in observations for pod in live.pods)
+    )
+
+
+def wait_of(live: LiveRun, observations: Mapping[str, Observation]) -> Wait | None:
+    """Why it does not run yet, where that is known."""
+    return foremost(
+        observations[pod.pod_id].wait for pod in live.pods if pod.pod_id in observations
+    )
+
+
 def _is_well(observed: Observation) -> bool:
     return observed.sight is Sight.ALIVE and not observed.unreachable
 
@@ -85,6 +102,8 @@ def _pod(pod: PodRow, observed: Observation, seen: Seen, now: float) -> PodView:
         exit=None if end is None else _exit(end),
         reason=pod.reason or observed.reason,
         finished_at=pod.finished_at,
+        wait=observed.wait,
+        seconds_blocked=seen.seconds_blocked(pod.pod_id, now),
     )
 
 

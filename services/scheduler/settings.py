@@ -58,6 +58,11 @@ class SchedulerSettings(KubernetesSettings):
     start_seconds: float | None = Field(
         default=None, gt=0, description="until a launched pod must run; else the launcher's"
     )
+    refused_seconds: float = Field(
+        default=120.0,
+        ge=0,
+        description="how long a run whose pods cannot be created holds its slots",
+    )
     cancel_notice_seconds: float = Field(default=30.0, ge=0)
     gang_notice_seconds: float = Field(default=5.0, ge=0)
     poll_seconds: float = Field(default=0.2, gt=0, le=0.5)

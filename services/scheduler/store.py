@@ -26,7 +26,7 @@ _COLUMNS = """job_id, tenant_id, request_id, command_event_id, correlation_id, t
     backoff_seconds, backoff_limit_seconds, num_failures, num_self_interruptions, last_failure,
     num_disruptions, not_before_at,
     waiting_reason, cancel_requested_at, cancel_reason, requested, requested_reason, saves_last,
-    change, project"""
+    change, project, last_run"""
 
 _CHANGED_PAGE = 500
 
@@ -35,7 +35,7 @@ _CHANGED_PAGE = 500
 class JobRow:
     """A job as it is stored, without its spec. `change` grows with each change of it.
 
-    `wish` is what was requested of it and has not happened yet.
+    `wish` is what was requested of it and has not happened yet; `last_run`: what became of it.
     """
 
     job_id: str
@@ -55,6 +55,7 @@ class JobRow:
     saves_last: bool
     change: int
     project: str | None = None
+    last_run: str = ""
 
     @property
     def queued(self) -> QueuedJob:
@@ -67,6 +68,7 @@ class JobRow:
             self.tenant_id,
             self.trial.study_id if self.trial else None,
             self.project,
+            self.last_run,
         )
 
 
@@ -358,13 +360,17 @@ async def finish_jobs(
 
 
 async def requeue_job(
-    connection: asyncpg.Connection, job_id: str, tries: Tries, backoff_seconds: float
+    connection: asyncpg.Connection,
+    job_id: str,
+    tries: Tries,
+    backoff_seconds: float,
+    last_run: str,
 ) -> datetime:
     """When the next run may start at the earliest."""
     moment: datetime = await connection.fetchval(
         """update jobs set state = 'queued', num_failures = $2, num_self_interruptions = $3,
             last_failure = $4, num_disruptions = $5,
-            not_before_at = clock_timestamp() + make_interval(secs => $6)
+            not_before_at = clock_timestamp() + make_interval(secs => $6), last_run = $7
         where job_id = $1 returning not_before_at""",
         job_id,
         tries.num_failures,
@@ -372,6 +378,7 @@ async def requeue_job(
         tries.last_failure,
         tries.num_disruptions,
         backoff_seconds,
+        last_run,
     )
     return moment
 
@@ -462,6 +469,7 @@ def _job(row: Any) -> JobRow:
         saves_last=row["saves_last"],
         change=row["change"],
         project=row["project"],
+        last_run=row["last_run"],
     )
 
 

@@ -7,12 +7,14 @@ from typing import Any
 
 import asyncpg
 
-from drivetrain_schemas.runs import RunState
+from drivetrain_schemas.runs import RunState, WaitCause
+from services.scheduler.core.waits import Wait
 
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A live run. `unreachable`: its nodes that were announced not to answer."""
+    """A live run. `unreachable`: its nodes that were announced not to answer; `waiting`: why it was
+    announced not to run yet."""
 
     run_id: str
     job_id: str
@@ -23,6 +25,7 @@ class RunRow:
     device_type: str
     stop_reason: str | None = None
     unreachable: tuple[str, ...] = ()
+    waiting: Wait | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,11 @@ async def set_unreachable(
     )
 
 
+async def set_waiting(connection: asyncpg.Connection, run_id: str, wait: Wait | None) -> None:
+    told = [] if wait is None else [str(wait.cause), wait.by, wait.detail]
+    await connection.execute("update runs set waiting = $2 where run_id = $1", run_id, told)
+
+
 async def stop_run(
     connection: asyncpg.Connection, run_id: str, state: RunState, reason: str
 ) -> None:
@@ -168,4 +176,9 @@ def _run(row: Any) -> RunRow:
         device_type=row["device_type"],
         stop_reason=row["stop_reason"],
         unreachable=tuple(row["unreachable"]),
+        waiting=_wait(*row["waiting"]) if row["waiting"] else None,
     )
+
+
+def _wait(cause: str, by: str, detail: str) -> Wait:
+    return Wait(WaitCause(cause), by, detail)

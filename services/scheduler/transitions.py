@@ -19,6 +19,7 @@ from drivetrain_schemas.jobs import (
     JobResumed,
     JobState,
     JobWaiting,
+    WaitingReason,
 )
 from drivetrain_schemas.runs import (
     RunHeard,
@@ -27,6 +28,7 @@ from drivetrain_schemas.runs import (
     RunState,
     RunSuspected,
     RunUnreachable,
+    RunWaiting,
 )
 from services.runtime import logs
 from services.runtime.transaction import Tx
@@ -44,6 +46,7 @@ from services.scheduler.core.lifecycle import move_job, move_run
 from services.scheduler.core.outcome import MAX_DETAIL
 from services.scheduler.core.reasons import HolderOf, Waiting, without_other_tenants
 from services.scheduler.core.retries import Tries
+from services.scheduler.core.waits import Wait
 from services.scheduler.projection import LiveRun
 from services.scheduler.store import JobRow
 from services.scheduler.store_allocations import AllocationRow
@@ -177,6 +180,7 @@ async def wait(
         detail=detail,
         queue_position=position,
         holders=holders,
+        not_before_at=(job.not_before_at if waiting.reason is WaitingReason.BACKING_OFF else None),
     )
     await emit(tx, job, event)
 
@@ -264,6 +268,15 @@ async def note_unreachable(tx: Tx, live: LiveRun, nodes: Mapping[str, str]) -> N
     event = RunUnreachable(**identity(run), node_ids=node_ids[:MAX_NODES], detail=detail)
     await emit(tx, live.job, event)
     log.warning("nodes of a run do not answer", run_id=run.run_id, nodes=node_ids[:20])
+
+
+async def note_waiting(tx: Tx, live: LiveRun, wait: Wait | None) -> None:
+    """Why the run does not run yet; None: what it waited for is over."""
+    run = live.run
+    await store_runs.set_waiting(tx.connection, run.run_id, wait)
+    told = {} if wait is None else {"cause": wait.cause, "by": wait.by, "detail": wait.detail}
+    await emit(tx, live.job, RunWaiting(**identity(run), **told))
+    log.warning("run waits" if wait else "run waits no longer", run_id=run.run_id, **told)
 
 
 async def pause(tx: Tx, job: JobRow, tries: Tries, step: int | None = None) -> None:

@@ -27,7 +27,7 @@ from services.scheduler.core.reasons import Waiting, why_behind, why_never, why_
 from services.scheduler.core.snapshot import Snapshot
 
 MAX_GRANTS = 64
-_BACKING_OFF = "the last run failed; the next one waits before it starts"
+_BACKING_OFF = "the next attempt waits before it starts"
 
 Lines = Mapping[Kind, tuple[QueuedJob, ...]]
 
@@ -66,8 +66,12 @@ def _set_aside(snapshot: Snapshot, now: datetime) -> tuple[Lines, list[Waiting]]
     aside: list[Waiting] = []
     delayed = [job for job in snapshot.queue.delayed.values() if _is_early(job, now)]
     for kind in {job.kind for job in delayed}:
-        early = tuple(job for job in lines[kind] if _is_early(job, now))
-        aside.append(Waiting(early, WaitingReason.BACKING_OFF, _BACKING_OFF))
+        early: dict[str, list[QueuedJob]] = {}
+        for job in (job for job in lines[kind] if _is_early(job, now)):
+            early.setdefault(job.last_run, []).append(job)
+        for last_run, jobs in early.items():
+            detail = f"{last_run}; {_BACKING_OFF}" if last_run else _BACKING_OFF
+            aside.append(Waiting(tuple(jobs), WaitingReason.BACKING_OFF, detail))
         lines[kind] = tuple(job for job in lines[kind] if not _is_early(job, now))
     aside += _held(snapshot.holds, lines)
     for kind, line in list(lines.items()):

@@ -70,7 +70,7 @@ class Kind:
 class QueuedJob:
     """A job that waits. `submission` counts accepted jobs, so it orders jobs of equal priority.
 
-    `announced` is the reason that the last `job.waiting` gave.
+    `announced` is the reason that the last `job.waiting` gave; `last_run`: what became of it.
     """
 
     job_id: str
@@ -81,6 +81,7 @@ class QueuedJob:
     tenant_id: str = ""
     study_id: str | None = None
     project: str | None = None
+    last_run: str = ""
     # Sorts higher priority first, then earlier submission, then by id.
     order: tuple[int, int, str] = field(init=False, compare=False)
 

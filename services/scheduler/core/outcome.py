@@ -16,18 +16,29 @@ from services.scheduler.core.pods import EndKind, PodView, RunView
 from services.scheduler.core.wishes import Wish
 
 MAX_DETAIL = 1000
+_ENDED = {
+    RunState.FAILED: "failed",
+    RunState.LOST: "was lost",
+    RunState.INTERRUPTED: "was interrupted",
+}
 _LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """`cause`: the pod that explains it; `is_asked`: the stop was requested; `is_disrupted`: what
-    runs the pods ended one of them."""
+    runs the pods ended one of them, or never made it."""
 
     state: RunState
     cause: PodView | None = None
     is_asked: bool = False
     is_disrupted: bool = False
+
+    @property
+    def is_refused(self) -> bool:
+        """A pod could not be created: whatever the others did meanwhile, nobody is charged."""
+        reason = None if self.cause is None else self.cause.reason
+        return reason is not None and reason.kind is EndKind.REFUSED
 
     @property
     def failure(self) -> Failure | None:
@@ -65,8 +76,8 @@ def explain(outcome: Outcome) -> str:
     if cause.reason is not None:
         return cause.reason.detail[:MAX_DETAIL]
     if cause.exit is None:
-        was = "ended without writing exit.json" if cause.was_alive else "never started"
-        return f"the shim of pod {cause.index} {was}; its remaining processes were killed"
+        was = "ended without saying how" if cause.was_alive else "never started"
+        return f"pod {cause.index} {was}; what was left of it was killed"
     end = cause.exit
     if end.detail:
         return end.detail[:MAX_DETAIL]
@@ -74,9 +85,17 @@ def explain(outcome: Outcome) -> str:
     return f"rank {end.rank} ended {how}" if end.rank is not None else f"a rank ended {how}"
 
 
+def what_happened(outcome: Outcome, attempt: int) -> str:
+    """What became of the run, for its job that waits for the next one."""
+    why = explain(outcome)
+    verb = _ENDED[outcome.state] if not outcome.is_refused else "could not be started"
+    return f"attempt {attempt} {verb}" + (f": {why}" if why else "")
+
+
 def _is_disrupted(pod: PodView) -> bool:
     is_its_own_end = pod.exit is not None and pod.exit.outcome != "interrupted"
-    is_disruption = pod.reason is not None and pod.reason.kind is EndKind.DISRUPTED
+    of_cluster = (EndKind.DISRUPTED, EndKind.REFUSED)
+    is_disruption = pod.reason is not None and pod.reason.kind in of_cluster
     return is_disruption and not is_its_own_end
 
 

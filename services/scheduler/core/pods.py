@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from drivetrain_schemas.pods import Failure
 from drivetrain_schemas.runs import RunState
+from services.scheduler.core.waits import Wait
 from services.scheduler.core.wishes import Wish
 
 
@@ -36,6 +37,7 @@ class EndKind(StrEnum):
     DISRUPTED = "disrupted"  # evicted, preempted, its node is gone, no quota: uses no retry
     FAILED = "failed"  # out of memory, the image cannot be pulled: uses a retry
     INVALID = "invalid"  # the image's name is invalid, a policy refuses it: a retry cannot help
+    REFUSED = "refused"  # it could not be created, which the operator must mend: uses no retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,8 @@ class PodView:
     """One pod as recorded and as observed.
 
     Seconds count since it was first observed like this. `notice` is the reason of the stop notice
-    that the scheduler has sent.
+    that the scheduler has sent. `wait`: why it does not run yet; `seconds_blocked`: for how long it
+    could not be created.
     """
 
     pod_id: str
@@ -80,6 +83,8 @@ class PodView:
     exit: Exit | None = None
     reason: EndReason | None = None
     finished_at: datetime | None = None
+    wait: Wait | None = None
+    seconds_blocked: float = 0.0
 
     @property
     def is_finished(self) -> bool:

@@ -4,7 +4,8 @@ A failed or lost run uses one retry, and each wait is twice the last one, up to 
 interrupted run uses none: requested by the platform, it returns to the queue immediately; a program
 that interrupts itself backs off as well, and counts as failed after `MAX_SELF_INTERRUPTIONS`. One
 whose pod was ended by what runs the pods returns immediately too, or, if that pod had not even
-started, after a wait that doubles each time in a row.
+started, after a wait that doubles each time in a row. A pod that could not be created is one of
+these; the operator has to mend that, so the first wait is longer.
 
 What cannot pass is not tried again: a program that cannot run as it is, and a failure that ended
 two runs in a row at the same step while the second one saved nothing new: no checkpoint, and no
@@ -22,6 +23,7 @@ from services.scheduler.core.pods import EndKind
 
 MAX_SELF_INTERRUPTIONS = 20
 MIN_DISRUPTION_SECONDS = 5.0  # a job without backoff must not fill the topic while a quota is full
+MIN_REFUSED_SECONDS = 30.0  # the slots are held again after that
 _REPEATABLE = (FailureKind.EXCEPTION, FailureKind.OUT_OF_MEMORY)
 _REPEATABLE_AT_A_STEP = (FailureKind.EXIT_CODE, FailureKind.SIGNAL)
 _RANK = re.compile(r"^rank \d+:? ")
@@ -81,8 +83,9 @@ def _after_disruption(outcome: Outcome, tries: Tries) -> Next:
     if outcome.cause.was_alive:
         return Next(replace(tries, num_disruptions=0), 0.0)
     used = replace(tries, num_disruptions=tries.num_disruptions + 1)
-    first = max(MIN_DISRUPTION_SECONDS, tries.backoff_seconds)
-    limit = max(MIN_DISRUPTION_SECONDS, tries.backoff_limit_seconds)
+    least = MIN_REFUSED_SECONDS if outcome.is_refused else MIN_DISRUPTION_SECONDS
+    first = max(least, tries.backoff_seconds)
+    limit = max(least, tries.backoff_limit_seconds)
     return Next(used, _doubled(first, limit, used.num_disruptions))
 
 

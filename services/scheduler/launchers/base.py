@@ -16,6 +16,7 @@ from typing import ClassVar, Protocol
 from drivetrain_schemas.pods import PodExit, PodSpec, StopNotice
 from services.runtime.errors import TemporaryError
 from services.scheduler.core.pods import EndReason, Sight
+from services.scheduler.core.waits import Wait
 
 
 class LauncherUnavailable(TemporaryError):
@@ -30,6 +31,14 @@ class LaunchRefused(Exception):
     def __init__(self, why: EndReason) -> None:
         super().__init__(why.detail)
         self.why = why
+
+
+class LaunchBlocked(Exception):
+    """No pod was created, and the same call succeeds once somebody has mended what `wait` says."""
+
+    def __init__(self, wait: Wait) -> None:
+        super().__init__(wait.detail)
+        self.wait = wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +56,8 @@ class Observation:
 
     `has_leftovers`: its shim has ended, other processes of it have not. `reason`: why the platform
     ended it; counts where there is no `exit.json`. `unreachable`: why nothing new is known of it,
-    in a sentence; `sight` is then what was last known.
+    in a sentence; `sight` is then what was last known. `wait`: why it does not run yet; None where
+    that is unknown, or as usual.
     """
 
     sight: Sight
@@ -55,6 +65,7 @@ class Observation:
     has_leftovers: bool = False
     reason: EndReason | None = None
     unreachable: str = ""
+    wait: Wait | None = None
 
     @property
     def is_running(self) -> bool:
@@ -86,7 +97,7 @@ class Launcher(Protocol):
         """Known before the pods exist."""
 
     async def launch(self, spec: PodSpec) -> None:
-        """Start the pod unless it exists. Raises LaunchRefused too."""
+        """Start the pod unless it exists. Raises LaunchRefused and LaunchBlocked too."""
 
     async def observe(self, pods: Sequence[PodRef]) -> Mapping[str, Observation]:
         """By pod id, one of each pod."""

@@ -18,11 +18,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from drivetrain_schemas.pods import MARKER, PodIdentity, PodSpec, StopNotice
+from drivetrain_schemas.runs import WaitCause
 from services.runtime import cgroups, logs, processes
 from services.scheduler import instruments
 from services.scheduler.core.pods import EndKind, EndReason, Sight
+from services.scheduler.core.waits import wait_of
 from services.scheduler.launchers import template, trees
-from services.scheduler.launchers.base import LauncherUnavailable, Observation, PodRef, Rendezvous
+from services.scheduler.launchers.base import LaunchBlocked, Observation, PodRef, Rendezvous
 from services.scheduler.launchers.directory import MACHINE_FAULTS, InvalidFile, PodDirectory
 from services.scheduler.launchers.watches import Watches
 
@@ -90,7 +92,8 @@ class LocalLauncher:
         except OSError as error:
             if error.errno in MACHINE_FAULTS or not os.access(self._root, os.W_OK | os.X_OK):
                 why = f"no pod can be started in {self._root}: {error.strerror}"
-                raise LauncherUnavailable(why) from error
+                by = "the scheduler's machine"
+                raise LaunchBlocked(wait_of(WaitCause.REFUSED, by, why)) from error
             raise
 
     async def _launch(self, directory: PodDirectory, spec: PodSpec) -> None:

@@ -64,6 +64,8 @@ create table jobs (
     -- Whether a stop leaves a checkpoint.
     saves_last boolean not null default true,
     project text,
+    -- What became of the last run, while the next one waits.
+    last_run text not null default '',
     unique (tenant_id, request_id)
 );
 create index jobs_queue on jobs (pool, priority desc, submission, job_id) where state = 'queued';
@@ -98,6 +100,8 @@ create table runs (
     ended_at timestamptz,
     -- The nodes of a live run that do not answer, as announced.
     unreachable text[] not null default '{}',
+    -- Why it does not run yet, as announced: the cause, by whom, the sentence.
+    waiting text[] not null default '{}',
     unique (job_id, attempt)
 );
 create unique index runs_live on runs (job_id) where ended_at is null;

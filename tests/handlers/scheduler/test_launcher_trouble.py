@@ -91,30 +91,6 @@ async def test_a_launch_without_an_answer_is_repeated_and_not_recorded(world: Wo
     assert (await world.job(JOB)).state is JobState.RUNNING
 
 
-async def test_why_a_pod_is_not_started_is_said_on_its_job_until_it_is(world: World):
-    await world.submit(make_submit(**NO_RETRIES))
-    await world.emitted()
-    real = world.launcher.launch
-
-    async def unanswered(spec):
-        raise LauncherUnavailable("no pod can be started in /pods: No space left on device")
-
-    world.launcher.launch = unanswered
-    for _ in range(3):
-        await world.rounds()
-    (said,) = [one for one in await world.emitted() if one.kind.type == "run.unreachable"]
-    assert said.detail == "no pod can be started in /pods: No space left on device"
-    assert is_away() == 1
-
-    world.launcher.launch = real
-    await world.clock.advance(3)
-    await world.rounds()
-    sent = await world.emitted()
-    assert [one.kind.type for one in sent] == ["run.started", "run.unreachable"]
-    assert sent[1].node_ids == ()
-    assert is_away() == 0
-
-
 async def test_why_a_launch_has_no_answer_is_logged(world: World, capsys):
     """The run stays as it is until somebody reads this and mends it."""
     await world.submit(make_submit(**NO_RETRIES))

@@ -16,9 +16,11 @@ from services.runtime.service import Platform
 from services.scheduler import store
 from services.scheduler.core.model import Node
 from services.scheduler.core.pods import EndReason, Sight
+from services.scheduler.core.waits import Wait
 from services.scheduler.fleet import Fleet, register
 from services.scheduler.handlers import Commands
 from services.scheduler.launchers.base import (
+    LaunchBlocked,
     LauncherUnavailable,
     LaunchRefused,
     Observation,
@@ -80,6 +82,7 @@ class FakeLauncher:
         self.sizes: dict[str, int] = {}
         self.is_away = False
         self.refusals: dict[str, EndReason] = {}
+        self.blocked: dict[str, Wait] = {}
         self.wake: Callable[[], None] = lambda: None
 
     async def free_ports(self, ports: Sequence[int]) -> set[int]:
@@ -92,6 +95,8 @@ class FakeLauncher:
         self._check()
         if spec.pod_id in self.refusals:
             raise LaunchRefused(self.refusals[spec.pod_id])
+        if spec.pod_id in self.blocked:
+            raise LaunchBlocked(self.blocked[spec.pod_id])
         self.launches.append(spec.pod_id)
         self.specs[spec.pod_id] = spec
         if spec.pod_id not in self.sights:

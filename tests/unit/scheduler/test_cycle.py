@@ -335,3 +335,21 @@ def test_kinds_behind_a_blocked_one_are_not_looked_at_one_by_one(monkeypatch):
     last = next(each for each in decision.waiting if waiting[0] in each.jobs)
     assert last.reason is WaitingReason.BEHIND_HIGHER_PRIORITY
     assert last.detail == "job_99-1 has priority 99 and waits for devices"
+
+
+def test_each_job_that_backs_off_is_told_what_became_of_its_last_run():
+    jobs = [
+        make_job(name, 1, number, not_before=after(5), last_run=last_run)
+        for number, (name, last_run) in enumerate(
+            [("a", "attempt 1 failed: boom"), ("b", "attempt 2 was lost"), ("c", ""), ("d", "")]
+        )
+    ]
+    told = {
+        tuple(job.job_id for job in waiting.jobs): waiting.detail
+        for waiting in decide(make_snapshot([], jobs), NOW).waiting
+    }
+    assert told == {
+        ("job_a",): "attempt 1 failed: boom; the next attempt waits before it starts",
+        ("job_b",): "attempt 2 was lost; the next attempt waits before it starts",
+        ("job_c", "job_d"): "the next attempt waits before it starts",
+    }

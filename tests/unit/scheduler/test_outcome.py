@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from drivetrain_schemas.runs import RunState
-from services.scheduler.core.outcome import MAX_DETAIL, conclude, explain
+from services.scheduler.core.outcome import MAX_DETAIL, conclude, explain, what_happened
 from services.scheduler.core.pods import EndKind, EndReason, PodState, Sight
 from services.scheduler.core.wishes import Wish
 from tests.unit.scheduler.builders import after, make_ended, make_pod, make_run
@@ -207,11 +207,11 @@ WHY = {
     "the cluster's reason": (make_run(replace(make_lost(0), reason=NO_IMAGE)), NO_IMAGE.detail),
     "a shim that was alive": (
         make_run(make_lost(0)),
-        "the shim of pod 0 ended without writing exit.json; its remaining processes were killed",
+        "pod 0 ended without saying how; what was left of it was killed",
     ),
     "a shim that never was": (
         make_run(make_lost(0, was_alive=False)),
-        "the shim of pod 0 never started; its remaining processes were killed",
+        "pod 0 never started; what was left of it was killed",
     ),
     "what the program said": (
         make_run(make_ended(0, "failed", end={"detail": "x" * 1001, "rank": 1})),
@@ -239,3 +239,25 @@ WHY = {
 @pytest.mark.parametrize(("run", "want"), WHY.values(), ids=WHY.keys())
 def test_explain(run, want):
     assert explain(conclude(run)) == want
+
+
+def test_a_run_that_could_not_be_started_is_told_so_and_nobody_pays():
+    refused = EndReason(EndKind.REFUSED, "the cluster refuses the pod (webhook policy): down")
+    pod = make_pod(0, Sight.ABSENT, state=PodState.LOST, was_alive=False, reason=refused)
+    outcome = conclude(make_run(pod, make_ended(1, "interrupted"), stop_reason="gang"))
+    assert (outcome.state, outcome.is_disrupted) == (RunState.INTERRUPTED, True)
+    assert outcome.is_refused
+    assert what_happened(outcome, 3) == f"attempt 3 could not be started: {refused.detail}"
+
+
+def test_what_became_of_a_run_is_told_of_each_that_is_tried_again():
+    evicted = make_pod(0, Sight.ABSENT, state=PodState.LOST, reason=EVICTED)
+    for pod, want in [
+        (make_ended(0, "failed"), "attempt 1 failed: "),
+        (make_lost(0), "attempt 1 was lost: pod 0 ended without saying how"),
+        (evicted, f"attempt 1 was interrupted: {EVICTED.detail}"),
+        (make_ended(0, "interrupted"), "attempt 1 was interrupted"),
+    ]:
+        outcome = conclude(make_run(pod))
+        assert what_happened(outcome, 1).startswith(want)
+        assert not outcome.is_refused

@@ -2,13 +2,23 @@
 
 import pytest
 
-from drivetrain_schemas.runs import RunState
-from services.scheduler.core.pods import PodState, Sight
+from drivetrain_schemas.runs import RunState, WaitCause
+from services.scheduler.core.pods import EndKind, EndReason, PodState, Sight
 from services.scheduler.core.reconcile import Acts, Limits, Moves, acts, moves
+from services.scheduler.core.waits import Wait
 from tests.unit.scheduler.builders import make_ended, make_pod, make_run
 
-LIMITS = Limits(start=30, cancel_notice=20, gang_notice=5, notice_margin=10)
+LIMITS = Limits(start=30, refused=120, cancel_notice=20, gang_notice=5, notice_margin=10)
 INTENDED = {"state": PodState.INTENDED, "launches": 0}
+
+
+def waits(cause: WaitCause) -> Wait:
+    return Wait(cause, "quota few", f"{cause} by quota few")
+
+
+def blocked(seconds: float, cause: WaitCause = WaitCause.REFUSED, sight: Sight = Sight.ABSENT):
+    return make_pod(0, sight, wait=waits(cause), seconds_blocked=seconds, **INTENDED)
+
 
 CASES = {
     "an intended pod is launched": (
@@ -109,8 +119,51 @@ def test_acts(run, want):
         want.notify,
         want.kill,
     )
+    assert got.give_up == {}
     if want.notify:
         assert got.reason == want.reason
+
+
+@pytest.mark.parametrize(
+    ("pod", "kind"),
+    [
+        (blocked(120.1), EndKind.REFUSED),
+        (blocked(120.1, WaitCause.NO_ANSWER), EndKind.REFUSED),
+        (blocked(120.1, sight=Sight.CREATED), EndKind.REFUSED),  # without its secret
+    ],
+)
+def test_a_pod_that_cannot_be_created_is_given_up_after_its_time(pod, kind):
+    got = acts(make_run(pod, make_pod(1)), LIMITS)
+    assert got.give_up == {"pod_0": EndReason(kind, pod.wait.detail)}
+    assert (got.launch, got.notify, got.kill) == ((), (), ("pod_0",))
+
+
+def test_until_then_it_is_tried_again():
+    got = acts(make_run(blocked(120)), LIMITS)
+    assert (got.launch, got.kill, got.give_up) == (("pod_0",), (), {})
+
+
+def test_one_of_a_run_that_stops_is_not_what_ended_it():
+    got = acts(make_run(blocked(999), stop_reason="cancel"), LIMITS)
+    assert (got.kill, got.give_up) == (("pod_0",), {})
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        (WaitCause.GATED, EndKind.DISRUPTED),
+        (WaitCause.NOT_SCHEDULED, EndKind.DISRUPTED),
+        (WaitCause.PULLING, EndKind.FAILED),
+    ],
+)
+def test_a_pod_that_never_starts_ends_with_what_it_waited_for(cause, kind):
+    pod = make_pod(0, Sight.CREATED, launches=2, seconds_in_sight=31, wait=waits(cause))
+    got = acts(make_run(pod), LIMITS)
+    assert got.kill == ("pod_0",)
+    assert got.give_up["pod_0"].kind is kind
+    assert pod.wait.detail in got.give_up["pod_0"].detail
+    early = make_pod(0, Sight.CREATED, launches=2, seconds_in_sight=30, wait=waits(cause))
+    assert acts(make_run(early), LIMITS).give_up == {}
 
 
 MOVES = {

@@ -54,7 +54,7 @@ def test_a_program_that_interrupts_itself_for_ever_fails_in_the_end():
 
 def ended_by(kind: EndKind, was_alive: bool = False) -> Outcome:
     pod = PodView("pod", 0, PodState.LOST, Sight.ABSENT, was_alive, reason=EndReason(kind, "why"))
-    is_disrupted = kind is EndKind.DISRUPTED
+    is_disrupted = kind in (EndKind.DISRUPTED, EndKind.REFUSED)
     state = RunState.INTERRUPTED if is_disrupted else RunState.FAILED
     return Outcome(state, pod, is_disrupted=is_disrupted)
 
@@ -68,6 +68,17 @@ def test_a_disruption_uses_no_retry_and_waits_only_if_nothing_had_started():
         tries = then.tries
 
     assert waits == [5, 10, 20, 0, 5]
+
+
+def test_one_that_could_not_be_created_waits_longer_at_first_and_uses_no_retry():
+    tries = Tries(limit=0, backoff_seconds=1, backoff_limit_seconds=100)
+    waits = []
+    for _ in range(4):
+        then = after(ended_by(EndKind.REFUSED), tries)
+        waits.append(then.backoff_seconds)
+        tries = then.tries
+
+    assert waits == [30, 60, 100, 100]
     assert tries.num_failures == tries.num_self_interruptions == 0
 
 

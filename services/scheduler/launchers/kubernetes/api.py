@@ -18,6 +18,7 @@ from kubernetes_asyncio.config.config_exception import ConfigException
 
 from services.scheduler import instruments
 from services.scheduler.launchers.base import LauncherUnavailable
+from services.scheduler.launchers.kubernetes.refusals import is_webhooks
 
 CALL_SECONDS = 10.0
 CONNECT_SECONDS = 5.0
@@ -212,7 +213,7 @@ async def _check(response: aiohttp.ClientResponse) -> None:
     except ValueError:
         status = {"message": content[:200].decode("utf-8", "replace")}
     refused = Refused(code, status if isinstance(status, dict) else {})
-    if code >= 500 or code in _TRANSIENT:
+    if (code >= 500 and not is_webhooks(refused.status)) or code in _TRANSIENT:
         raise LauncherUnavailable(f"the Kubernetes API server has trouble: {refused}")
     raise refused
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from drivetrain_schemas.pods import PodExit
 from services.scheduler.core.pods import EndKind, EndReason, Sight
+from services.scheduler.core.waits import Wait
 from services.scheduler.launchers.kubernetes import names
 from services.scheduler.launchers.kubernetes.api import Object
 from services.scheduler.launchers.kubernetes.reading import (
@@ -45,12 +46,23 @@ class KnownPod:
     disruption: EndReason | None = None
 
     @property
+    def wait(self) -> Wait | None:
+        """Why it does not run yet, once that is more than what every start takes."""
+        if self.stuck is None or self._seconds_stuck < self.stuck.silent_seconds:
+            return None
+        return self.stuck.wait
+
+    @property
+    def _seconds_stuck(self) -> float:
+        return time.monotonic() - self.stuck_since
+
+    @property
     def hopeless(self) -> EndReason | None:
         """Why it will not start; None while it may."""
         if self.was_hopeless is not None or self.stuck is None:
             return self.was_hopeless
-        waited = time.monotonic() - self.stuck_since
-        return self.stuck.reason if waited >= self.stuck.patience_seconds else None
+        is_over = self._seconds_stuck >= self.stuck.patience_seconds
+        return self.stuck.reason if is_over else None
 
 
 class KnownPods:
@@ -86,7 +98,7 @@ class KnownPods:
         if hopeless is not None and reading.sight is Sight.DEAD:
             reading = replace(reading, reason=hopeless)  # why it was ended
         stuck = None if is_proven else why_stuck(item)
-        is_same = stuck and before and before.stuck and before.stuck.word == stuck.word
+        is_same = stuck and before and before.stuck and before.stuck.is_like(stuck)
         known = KnownPod(
             job_id=labels[names.JOB],
             name=metadata["name"],

@@ -17,7 +17,9 @@ from drivetrain_schemas.pods import PodSpec, StopNotice
 from services.runtime import logs
 from services.scheduler import instruments
 from services.scheduler.core.pods import EndKind, EndReason, Sight
+from services.scheduler.core.waits import Wait
 from services.scheduler.launchers.base import (
+    LaunchBlocked,
     LauncherUnavailable,
     LaunchRefused,
     Observation,
@@ -32,7 +34,7 @@ from services.scheduler.launchers.kubernetes.ends import Ends
 from services.scheduler.launchers.kubernetes.known_pods import KnownPods
 from services.scheduler.launchers.kubernetes.node_source import KubernetesNodes
 from services.scheduler.launchers.kubernetes.reading import has_notice
-from services.scheduler.launchers.kubernetes.refusals import why_refused
+from services.scheduler.launchers.kubernetes.refusals import API_SERVER, blocked, why_refused
 
 log = logs.get()
 
@@ -175,8 +177,9 @@ class KubernetesLauncher:
             return Observation(Sight.ALIVE)  # until its result is read, or is given up
         is_open = bool(known.node_id) and not known.is_proven
         unreachable = self._nodes.why_unreachable(known.node_id) if is_open else ""
+        wait = known.wait if reading.sight is Sight.CREATED else None
         return Observation(
-            reading.sight, reading.end, reason=reading.reason, unreachable=unreachable
+            reading.sight, reading.end, reason=reading.reason, unreachable=unreachable, wait=wait
         )
 
     def _settle(self, pod: PodRef) -> asyncio.Task[None]:
@@ -210,7 +213,7 @@ class KubernetesLauncher:
     # Starting
 
     async def _create_pod(self, spec: PodSpec) -> Object:
-        """The pod, made now or before. Raises LaunchRefused."""
+        """The pod, made now or before. Raises LaunchRefused, LaunchBlocked."""
         wanted = manifest.pod(spec, self._rules, secrets.token_hex(4))
         made = await self._create("pods", wanted)
         if made is not None:
@@ -219,7 +222,7 @@ class KubernetesLauncher:
         name = names.pod_name(spec.pod_id)
         existing = await self._api.get(f"{self._path}/pods/{name}")
         if existing is None or "deletionTimestamp" in existing["metadata"]:
-            raise LauncherUnavailable(f"pod {name} exists and is being deleted")
+            raise LaunchBlocked(blocked(API_SERVER, f"pod {name} exists and is being deleted"))
         fence = (existing["metadata"].get("labels") or {}).get(names.FENCE)
         if fence != str(spec.fence) or not self._is_ours(existing):
             self._never_made.add(spec.pod_id)
@@ -231,13 +234,15 @@ class KubernetesLauncher:
         return existing
 
     async def _create(self, resource: str, wanted: Object) -> Object | None:
-        """None where it exists. Raises LaunchRefused, LauncherUnavailable."""
+        """None where it exists. Raises LaunchRefused, LaunchBlocked, LauncherUnavailable."""
         try:
             return await self._api.create(f"{self._path}/{resource}", wanted)
         except Refused as refused:
             if refused.already_exists:
                 return None
             why = why_refused(refused.code, refused.status)
+            if isinstance(why, Wait):
+                raise LaunchBlocked(why) from refused
             if why is None:
                 raise LauncherUnavailable(f"{resource} cannot be created: {refused}") from refused
             raise LaunchRefused(why) from refused
