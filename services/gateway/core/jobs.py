@@ -24,7 +24,7 @@ from drivetrain_schemas.jobs import (
     JobWaiting,
     RejectionReason,
 )
-from drivetrain_schemas.runs import RunStarted, RunStarting
+from drivetrain_schemas.runs import RunStarted, RunStarting, RunWaiting
 from services.gateway.core.noun import (
     NEVER,
     Key,
@@ -128,6 +128,7 @@ def _queued(job: Job, event: Event[JobQueued]) -> Job:
 def _retrying(job: Job, event: Event[JobRetrying]) -> Job:
     retry = event.payload
     detail = f"attempt {retry.next_attempt} follows after {retry.backoff_seconds:g} s"
+    detail = f"{retry.detail}; {detail}" if retry.detail else detail
     why = {"waiting_reason": "backing_off", "waiting_detail": detail}
     return _move(job, event, "queued", **why, not_before_at=retry.not_before_at)
 
@@ -168,6 +169,14 @@ def _starting(job: Job, event: Event[RunStarting]) -> Job:
     return _with_run(_move(job, event, "starting"), event)
 
 
+def _run_waiting(job: Job, event: Event[RunWaiting]) -> Job:
+    wait = event.payload
+    if wait.cause is None:
+        return _move(job, event, "starting")
+    why = {"waiting_reason": str(wait.cause), "waiting_detail": wait.detail}
+    return _move(job, event, "starting", **why)
+
+
 def _started(job: Job, event: Event[RunStarted]) -> Job:
     started_at = earliest(job.started_at, event.payload.started_at)
     return _with_run(_move(changed(job, started_at=started_at), event, "running"), event)
@@ -198,7 +207,7 @@ JOBS = Noun(
         JobQueued: _queued,
         JobWaiting: _moves_to(
             "queued",
-            *("queue_position", "holders"),
+            *("queue_position", "holders", "not_before_at"),
             waiting_reason="reason",
             waiting_detail="detail",
         ),
@@ -214,6 +223,7 @@ JOBS = Noun(
         JobResumed: _resumed,
         JobAnnotated: _annotated,
         RunStarting: _starting,
+        RunWaiting: _run_waiting,
         RunStarted: _started,
     },
 )

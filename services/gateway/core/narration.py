@@ -102,6 +102,12 @@ def _run_starting(p: Fields) -> Sentence:
     return Sentence(f"Attempt {p['attempt']} is starting ({count(p['num_pods'], 'pod')})")
 
 
+def _run_waiting(p: Fields) -> Sentence:
+    if not p.get("cause"):
+        return Sentence(f"Attempt {p['attempt']} goes on: its pods are starting")
+    return Sentence(f"Attempt {p['attempt']} waits: {p['detail']}", Tone.WARNING)
+
+
 def _run_started(p: Fields) -> Sentence:
     return Sentence(f"Attempt {p['attempt']} is running: all pods have started", Tone.GOOD)
 
@@ -364,6 +370,7 @@ _SENTENCES: Mapping[str, Callable[[Fields], Sentence]] = {
     "job.resumed": _job_resumed,
     "job_request.rejected": request_rejected,
     "run.starting": _run_starting,
+    "run.waiting": _run_waiting,
     "run.started": _run_started,
     "run.suspected": _run_suspected,
     "run.heard": _run_heard,

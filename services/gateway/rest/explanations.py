@@ -5,7 +5,10 @@ from services.gateway.rest import models
 
 def explanation(shown: models.Job) -> models.Explanation:
     """The one sentence that answers 'why does it not run?', and why its last attempt failed."""
-    text = ". ".join(filter(None, (sentence(shown), last_failure(shown))))
+    now = sentence(shown)
+    why = shown.runs[-1].detail if shown.runs else None
+    is_said = why is not None and why in now
+    text = ". ".join(filter(None, (now, "" if is_said else last_failure(shown))))
     return models.Explanation(
         job_id=shown.job_id,
         state=shown.state,
@@ -59,8 +62,15 @@ def explain(shown: models.JobSummary) -> str:
     if shown.refusal is not None:
         return f"The request was refused: {shown.refusal.detail}"
     if shown.waiting is not None:
-        position = shown.waiting.queue_position
-        return shown.waiting.detail + (f" (number {position} in the queue)" if position else "")
+        if shown.state == "starting":
+            return f"Attempt {shown.attempt} waits: {shown.waiting.detail}"
+        position, when = shown.waiting.queue_position, shown.waiting.not_before_at
+        notes = (
+            f"not before {when:%Y-%m-%d %H:%M:%S} UTC" if when else "",
+            f"number {position} in the queue" if position else "",
+        )
+        told = ", ".join(filter(None, notes))
+        return shown.waiting.detail + (f" ({told})" if told else "")
     if shown.is_cancelling:
         return "Cancel requested; the job is saving a checkpoint and stopping"
     if shown.is_stopping:

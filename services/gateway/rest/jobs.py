@@ -180,7 +180,7 @@ async def find_job(gateway: Gateway, tenant_id: str, job_id: str, base: str) -> 
 
 async def with_queue_position(gateway: Gateway, job: models.Job) -> models.Job:
     """A waiting job with its current position in the queue, if the scheduler answers."""
-    if job.waiting is None:
+    if job.waiting is None or job.state != "queued":
         return job
     try:
         found = await gateway.backends.get("scheduler", f"/queue/{job.job_id}")

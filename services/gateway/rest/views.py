@@ -130,7 +130,7 @@ def waiting(row: Row) -> models.Waiting | None:
         return None
     return models.Waiting(
         reason=row["waiting_reason"],
-        detail=row["waiting_detail"] or "",
+        detail=redacted(row["waiting_detail"] or ""),
         queue_position=None,  # changes without an event: the scheduler is asked for it
         holders=[models.Holder(**holder) for holder in row["holders"] or ()],
         not_before_at=row["not_before_at"],

@@ -1,8 +1,10 @@
 """What the page of a job shows first, and what it leaves out."""
 
-from drivetrain_schemas.jobs import UsedSeed
+from drivetrain_schemas.jobs import JobRetrying, JobWaiting, UsedSeed, WaitingReason
 from drivetrain_schemas.metrics import RunWarned
-from tests.handlers.gateway.model import Server, serving
+from drivetrain_schemas.runs import RunInterrupted, RunStarting, RunWaiting, WaitCause
+from services.gateway.backends import PartUnavailable
+from tests.handlers.gateway.model import Model, Server, serving
 from tests.handlers.gateway.story import TENANT, JobStory, Story
 
 
@@ -223,3 +225,61 @@ async def test_how_much_of_the_log_was_left_out_is_shown(server: Server) -> None
     assert "5.0 MB of the newest attempt's output are left out" in page
     shown = (await server.client.get(f"/v1/jobs/{job.job_id}")).json()
     assert shown["num_dropped_log_bytes"] == 5_000_000
+
+
+async def test_what_keeps_the_pods_from_running_is_on_every_page_of_the_job(model: Model) -> None:
+    """The scheduler is not asked: it knows the place of jobs in the queue only."""
+    story = Story()
+    job = story.job("digits")
+    job.attempt = 1
+    refused = 'the cluster refuses the pod (webhook policy): failed calling webhook "policy"'
+    allocation_id = job.allocation["allocation_id"]
+    story.tell(RunStarting(**job.run, allocation_id=allocation_id, num_pods=1))
+    cause = WaitCause.REFUSED
+    story.tell(RunWaiting(**job.run, cause=cause, by="webhook policy", detail=refused))
+    await model.tell(*story.events)
+    asked: list[str] = []
+
+    async def forward(part: str, path: str, parameters: object) -> object:
+        asked.append(part)
+        raise PartUnavailable(part)
+
+    async with serving(model, forward=forward) as server:
+        explained = (await server.client.get(f"/v1/jobs/{job.job_id}/explain")).json()
+        page = (await server.client.get(f"/jobs/{job.job_id}")).text
+        listed = (await server.client.get("/")).text
+    shown = "Attempt 1 waits: the cluster refuses the pod (webhook policy): failed calling webhook"
+    assert explained["text"].startswith(shown)
+    assert explained["waiting"]["reason"] == "refused"
+    assert shown in page.partition("Timeline")[0]
+    assert shown in page.partition("Timeline")[2]
+    assert shown in listed
+    assert "scheduler" not in asked
+
+
+async def test_a_job_that_backs_off_says_what_happened_and_when_it_goes_on(server: Server) -> None:
+    story = Story()
+    job = story.job("digits")
+    job.attempt = 1
+    quota = "the namespace has no room for the pod: exceeded quota: few"
+    happened = f"attempt 1 was interrupted: {quota}"
+    story.tell(RunInterrupted(**job.run, detail=quota, ended_at=story.now))
+    after = {"job_id": job.job_id, "not_before_at": story.now}
+    story.tell(
+        JobRetrying(**after, next_attempt=2, backoff_seconds=5, retries_left=0, detail=happened)
+    )
+    story.tell(
+        JobWaiting(
+            **after,
+            reason=WaitingReason.BACKING_OFF,
+            detail=f"{happened}; the next attempt waits before it starts",
+            queue_position=1,
+        )
+    )
+    await server.model.tell(*story.events)
+    explained = (await server.client.get(f"/v1/jobs/{job.job_id}/explain")).json()
+    assert explained["text"] == (
+        f"{happened}; the next attempt waits before it starts "
+        f"(not before {after['not_before_at']:%Y-%m-%d %H:%M:%S} UTC)"
+    )
+    assert explained["waiting"]["not_before_at"] is not None

@@ -122,6 +122,11 @@ HELD = {"slots": [{"node_id": "n2", "slot": 0}, *({"node_id": "n1", "slot": n} f
             "Attempt 1 keeps its slots and waits: n is silent",
         ),
         (
+            event("run.waiting", attempt=1, cause="refused", by="quota few", detail="refused: no"),
+            "Attempt 1 waits: refused: no",
+        ),
+        (event("run.waiting", attempt=1), "Attempt 1 goes on: its pods are starting"),
+        (
             event("run.failed", attempt=1, rank=0, signal=9),
             "Attempt 1 failed: rank 0 was killed by SIGKILL",
         ),

@@ -33,11 +33,20 @@ from drivetrain_schemas.jobs import (
     JobResumed,
     JobRetrying,
     JobStopping,
+    JobWaiting,
     RejectionReason,
     TrialOf,
+    WaitingReason,
 )
 from drivetrain_schemas.metrics import AlertCleared, AlertRaised
-from drivetrain_schemas.runs import RunHeard, RunStarting, RunUnreachable
+from drivetrain_schemas.runs import (
+    RunHeard,
+    RunStarted,
+    RunStarting,
+    RunUnreachable,
+    RunWaiting,
+    WaitCause,
+)
 from services.gateway.core.alerts import ALERTS
 from services.gateway.core.budgets import BUDGETS
 from services.gateway.core.checkpoints import CHECKPOINTS
@@ -78,6 +87,31 @@ def test_a_job_that_is_tried_again_says_when_and_forgets_it_when_it_is_queued() 
         START,
     )
     assert view(JOBS, RETRYING, queued()).not_before_at is None
+
+
+def test_a_job_that_backs_off_keeps_its_time_when_the_scheduler_says_why() -> None:
+    why = JobWaiting(
+        job_id=JOB,
+        reason=WaitingReason.BACKING_OFF,
+        detail="attempt 1 was lost",
+        queue_position=1,
+        not_before_at=START,
+    )
+    waiting = view(JOBS, queued(), RETRYING, why)
+    assert shown(waiting, "waiting_detail", "not_before_at") == ("attempt 1 was lost", START)
+
+
+def test_what_its_pods_wait_for_is_shown_until_that_is_over() -> None:
+    starting = RunStarting(**RUN, allocation_id=allocation_id_for(JOB, 1), num_pods=1)
+    waits = RunWaiting(**RUN, cause=WaitCause.REFUSED, by="quota few", detail="refused: no")
+    names = ("state", "waiting_reason", "waiting_detail")
+    told = ("starting", "refused", "refused: no")
+    assert shown(view(JOBS, queued(), starting, waits), *names) == told
+    over = RunWaiting(**RUN)
+    assert shown(view(JOBS, queued(), starting, waits, over), *names) == ("starting", None, None)
+    started = RunStarted(**RUN, started_at=START)
+    runs = view(JOBS, queued(), starting, waits, started)
+    assert shown(runs, *names) == ("running", None, None)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ class Holder(BaseModel):
 
 
 class Waiting(BaseModel):
-    """Why a job waits, from a closed list of reasons."""
+    """Why a job waits: for its next run, or while that starts; from a closed list of reasons."""
 
     reason: str
     detail: str
