@@ -26,6 +26,8 @@ from drivetrain_schemas.runs import (
     RunStopped,
     RunSucceeded,
     RunUnreachable,
+    RunWaiting,
+    WaitCause,
 )
 from services.cost import store_accrual, store_offers, store_pools
 from services.cost.core.charges import Usage
@@ -65,7 +67,15 @@ KINDS = (
     RunStopped,
     RunCancelled,
     RunUnreachable,
+    RunWaiting,
     CheckpointCommitted,
+)
+# Nothing is done for the run yet. Pulling its image is, as are all parts of a start.
+_UNPAID = (
+    WaitCause.REFUSED,
+    WaitCause.NO_ANSWER,
+    WaitCause.GATED,
+    WaitCause.NOT_SCHEDULED,
 )
 
 
@@ -78,6 +88,9 @@ async def handle(tx: Tx, event: Event[Any]) -> None:
             await store_offers.end_offer(tx.connection, node_id, event.occurred_at)
         case RunStarted(run_id=run_id, started_at=started_at):
             await store_pools.note_started(tx.connection, run_id, started_at)
+            await store_accrual.note_waiting(tx.connection, run_id, False)
+        case RunWaiting(run_id=run_id, cause=cause):
+            await store_accrual.note_waiting(tx.connection, run_id, cause in _UNPAID)
         case RunFailed() | RunLost() | RunInterrupted() as ended:
             await store_pools.note_ended(tx.connection, ended.run_id, ended.ended_at, True)
         case RunSucceeded() | RunStopped() | RunCancelled() as ended:

@@ -3,7 +3,8 @@
 An allocation without a release is over when its run has ended, its job has ended, or its job was
 granted slots again: the scheduler does none of these before the release, so its record is late or
 parked. While no node of a run answers, the slots are held but not paid for: the owner pays until
-the pods were last seen. A run that is only suspected is seen by the scheduler, and goes on.
+the pods were last seen. A run whose pods the cluster does not make or place costs its owner nothing
+while that is so. A run that is only suspected is seen by the scheduler, and goes on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ import asyncpg
 
 # Of `allocations left join run_facts using (run_id)`, without a release. Null: until now.
 HELD_UNTIL = "least(ended_at, over_at)"
-PAID_UNTIL = "least(ended_at, over_at, unreachable_at)"
+PAID_UNTIL = "least(ended_at, over_at, unreachable_at, waits_from)"
 
 _UNRELEASED = f"""
 select count(*) from allocations left join run_facts using (run_id)
@@ -41,6 +42,11 @@ insert into run_facts (run_id, unreachable_at)
     where run_id = $1 and $2::text[] @> array(select jsonb_object_keys(slot_numbers))
 on conflict (run_id) do update set
     unreachable_at = coalesce(run_facts.unreachable_at, excluded.unreachable_at)
+"""
+_NOTE_WAITING = """
+insert into run_facts (run_id, waits_from)
+    select run_id, granted_at from allocations where run_id = $1
+on conflict (run_id) do update set waits_from = excluded.waits_from
 """
 
 
@@ -72,3 +78,11 @@ async def note_unreachable(
         await connection.execute(
             "update run_facts set unreachable_at = null where run_id = $1", run_id
         )
+
+
+async def note_waiting(connection: asyncpg.Connection, run_id: str, does_wait: bool) -> None:
+    """Its pods are not made, or not placed; or they are now."""
+    if does_wait:
+        await connection.execute(_NOTE_WAITING, run_id)
+    else:
+        await connection.execute("update run_facts set waits_from = null where run_id = $1", run_id)

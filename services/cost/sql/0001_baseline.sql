@@ -67,6 +67,8 @@ create table run_facts (
     blocked_seconds double precision not null default 0,
     -- Since when no node of the run answers.
     unreachable_at timestamptz,
+    -- From when on nothing accrues, because what runs the pods does not make or place them.
+    waits_from timestamptz,
     noted_at timestamptz not null default now()
 );
 create index run_facts_noted on run_facts (noted_at);

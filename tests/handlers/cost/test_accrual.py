@@ -10,7 +10,13 @@ import pytest
 from drivetrain_schemas.allocations import AllocationGranted
 from drivetrain_schemas.ids import allocation_id_for, run_id_for
 from drivetrain_schemas.jobs import JobCancelled, JobFailed
-from drivetrain_schemas.runs import RunInterrupted, RunSuspected, RunUnreachable
+from drivetrain_schemas.runs import (
+    RunInterrupted,
+    RunSuspected,
+    RunUnreachable,
+    RunWaiting,
+    WaitCause,
+)
 from services.cost import store, store_accrual, store_budgets
 from services.cost.api import read_api
 from tests.conftest import OpenDatabase
@@ -44,6 +50,8 @@ AGAIN = AllocationGranted(
     }
 )
 AWAY = RunUnreachable(**FACTS, node_ids=("a", "b"))
+REFUSED = RunWaiting(**FACTS, cause=WaitCause.REFUSED, by="quota few", detail="refused")
+PULLING = RunWaiting(**FACTS, cause=WaitCause.PULLING, by="n1", detail="pulls")
 BACK = RunUnreachable(**FACTS, node_ids=())
 ENDED = JobFailed(job_id=JOB, attempts=1, detail="", finished_at=NOON + 3 * HOUR)
 CANCELLED = JobCancelled(job_id=JOB, reason="", finished_at=NOON + 3 * HOUR)
@@ -68,6 +76,10 @@ INTERRUPTED = RunInterrupted(**FACTS, ended_at=NOON + 3 * HOUR)
         pytest.param(
             [at(RunUnreachable(**FACTS, node_ids=("a",)), NOON)], 12, 0, id="one of two answers"
         ),
+        pytest.param([at(REFUSED, NOON + HOUR)], 0, 12, id="its pods are refused"),
+        pytest.param([at(REFUSED, NOON), at(PULLING, NOON + HOUR)], 12, 0, id="and then made"),
+        pytest.param([at(REFUSED, NOON), at(STARTED, NOON + HOUR)], 12, 0, id="and then run"),
+        pytest.param([at(PULLING, NOON)], 12, 0, id="their image is pulled"),
         pytest.param([at(RunSuspected(**FACTS), NOON)], 12, 0, id="no heartbeats arrive"),
     ],
 )
@@ -88,7 +100,8 @@ async def test_what_is_held_is_paid_until_it_is_over(
         held = await store.held_slots(connection)
         unreleased = await store_accrual.num_unreleased(connection)
     for usage in (of_job, of_budgets.usage):
-        assert usage.ends_at == NOON + 3 * HOUR if is_over else usage.ends_at >= now
+        end = NOON + paid_hours * HOUR
+        assert usage.ends_at == end if is_over else usage.ends_at >= now
     assert bool(held) is not is_over
     assert unreleased == (is_over and not platform_hours)
 
