@@ -14,7 +14,12 @@ import pytest
 from drivetrain_schemas.pod_ends import exit_key, termination_message
 from drivetrain_schemas.pods import PodExit, StopNotice
 from services.scheduler.core.pods import EndKind, Sight
-from services.scheduler.launchers.base import Launcher, LauncherUnavailable, LaunchRefused
+from services.scheduler.launchers.base import (
+    LaunchBlocked,
+    Launcher,
+    LauncherUnavailable,
+    LaunchRefused,
+)
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.launching import (
     Cluster,
@@ -207,13 +212,13 @@ async def test_pods_are_accepted_where_only_restricted_ones_are(cluster: Cluster
     assert refused.value.why.kind is EndKind.INVALID
 
 
-async def test_without_rights_nothing_is_known_and_nothing_refused(
+async def test_without_rights_nothing_is_known_and_it_says_which_are_missing(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
     nobody = Cluster(control_plane, namespace, control_plane.user_kubeconfig("nobody"), tmp_path)
     launcher, nodes = await nobody.launcher()
     spec = pod_spec("nobody", "a")
-    with pytest.raises(LauncherUnavailable, match='cannot create resource "pods"'):
+    with pytest.raises(LaunchBlocked, match='cannot create resource "pods"'):
         await launcher.launch(spec)
     with pytest.raises(LauncherUnavailable, match="cannot be listed"):
         await observed(launcher, spec)

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from drivetrain_schemas.pods import MARKER, PodIdentity, StopNotice, marker_of
+from drivetrain_schemas.runs import WaitCause
 from services.runtime import cgroups, processes
 from services.scheduler.core.pods import Sight
 from services.scheduler.launchers import template
-from services.scheduler.launchers.base import LauncherUnavailable
+from services.scheduler.launchers.base import LaunchBlocked
 from services.scheduler.launchers.directory import PodDirectory
 from services.scheduler.launchers.local import SHIM as REAL_SHIM
 from tests.integration.scheduler.pods import (
@@ -323,15 +324,20 @@ async def test_a_shim_that_is_stopped_and_goes_on_is_left_alone(launcher, monkey
     ("options", "why"),
     [("nr_inodes=2", "No space left on device"), ("ro", "Read-only file system")],
 )
-async def test_where_no_pod_can_be_started_the_launcher_is_unavailable(tmp_path, options, why):
-    """It is no fault of the job, and uses none of its retries."""
+async def test_where_no_pod_can_be_started_this_machine_is_to_be_mended(tmp_path, options, why):
+    """It is no fault of the job; a pod that is given up is proven never to have been."""
     pods = tmp_path / "pods"
     with mounted(pods, options):
         launcher = make_launcher(pods)
         spec = make_pod_spec(SLEEP)
         for _ in range(2):
-            with pytest.raises(LauncherUnavailable, match=f"started in {pods}: {why}"):
+            with pytest.raises(LaunchBlocked, match=f"started in {pods}: {why}") as blocked:
                 await launcher.launch(spec)
+            assert blocked.value.wait.cause is WaitCause.REFUSED
+        given_up = make_pod_spec(SLEEP, index=1)
+        with pytest.raises(LaunchBlocked):
+            await launcher.launch(given_up)
+        assert await launcher.kill([ref_of(given_up)]) == {given_up.pod_id}
         remount(pods, "rw,nr_inodes=100")
         await launcher.launch(spec)
         assert (await seen(launcher, spec, Sight.ALIVE)).sight is Sight.ALIVE
