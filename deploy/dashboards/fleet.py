@@ -125,9 +125,15 @@ FLEET = board(
             ),
             line(
                 "Launcher unavailable",
-                "1 while what starts pods does not answer.",
+                "1 while what starts pods does not answer, or refuses all of them.",
                 "short",
                 ("max(drivetrain_scheduler_launcher_away)", "unavailable"),
+            ),
+            line(
+                "Runs whose pods do not run yet",
+                "By what they wait for; refused and no_answer are to be mended.",
+                "short",
+                ("sum by (cause) (drivetrain_scheduler_waiting_runs) > 0", "{{cause}}"),
             ),
             line(
                 "Calls of the Kubernetes API",

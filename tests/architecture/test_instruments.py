@@ -26,6 +26,7 @@ BOUNDED_BY = {
     "verified_by": "a closed list of the contract",
     "action": "the enum AtLimit",
     "answer": "closed lists in code",
+    "cause": "the enum WaitCause",
     "webhook": "the operator's file, at most 40",
     "endpoint": "the operator's file, at most 8",
     "outcome": "a closed list of the contract",

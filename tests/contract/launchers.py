@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from drivetrain_schemas.pods import PodSpec, StopNotice, marker_of
+from drivetrain_schemas.runs import WaitCause
 from services.runtime import cgroups, processes
-from services.scheduler.launchers.base import Launcher, PodRef
+from services.scheduler.core.waits import Wait
+from services.scheduler.launchers.base import LaunchBlocked, Launcher, PodRef
 from services.scheduler.launchers.directory import PodDirectory
 from services.scheduler.launchers.local import LocalLauncher
 from tests.handlers.scheduler.world import FakeLauncher
@@ -46,6 +48,14 @@ class Rig(ABC):
         """The stop notice, as the pod finds it."""
 
     @abstractmethod
+    def refuse(self) -> None:
+        """No pod can be created, for a reason that an operator has to mend."""
+
+    @abstractmethod
+    def mend(self) -> None:
+        """That is over."""
+
+    @abstractmethod
     async def close(self) -> None:
         """Nothing of the test's pods is left."""
 
@@ -53,7 +63,11 @@ class Rig(ABC):
 class ActingFake(FakeLauncher):
     """Its pods do what their commands would."""
 
+    is_refused = False
+
     async def launch(self, spec: PodSpec) -> None:
+        if self.is_refused:
+            raise LaunchBlocked(Wait(WaitCause.REFUSED, "the test", "refused by the test"))
         is_new = spec.pod_id not in self.specs
         await super().launch(spec)
         if is_new and spec.job.command in (SUCCEEDS, FAILS):
@@ -84,6 +98,12 @@ class FakeRig(Rig):
     def notice(self, pod: PodRef) -> StopNotice | None:
         return self.launcher.notices.get(pod.pod_id)
 
+    def refuse(self) -> None:
+        self.launcher.is_refused = True
+
+    def mend(self) -> None:
+        self.launcher.is_refused = False
+
     async def close(self) -> None:
         self.launcher.sights.clear()
 
@@ -91,6 +111,7 @@ class FakeRig(Rig):
 class LocalRig(Rig):
     def __init__(self, directory: Path) -> None:
         self._root = directory / "pods"
+        self._aside = directory / "aside"
         self._starts = directory / "starts"
         self._launchers = [make_launcher(self._root)]
         self.launcher: LocalLauncher = self._launchers[0]
@@ -108,6 +129,16 @@ class LocalRig(Rig):
     def notice(self, pod: PodRef) -> StopNotice | None:
         path = PodDirectory(self._root, pod).path / "stop.json"
         return StopNotice.model_validate_json(path.read_text()) if path.exists() else None
+
+    def refuse(self) -> None:
+        """Something else is where the directory of the pods was."""
+        self._root.mkdir(exist_ok=True)
+        self._root.rename(self._aside)
+        self._root.write_text("")
+
+    def mend(self) -> None:
+        self._root.unlink()
+        self._aside.rename(self._root)
 
     async def close(self) -> None:
         left = frozenset(marker_of(pod) for pod in self._root.glob("job_*/*/pod_*"))

@@ -8,8 +8,9 @@ import pytest
 import pytest_asyncio
 
 from drivetrain_schemas.pods import PodSpec, StopNotice
+from drivetrain_schemas.runs import WaitCause
 from services.scheduler.core.pods import Sight
-from services.scheduler.launchers.base import Launcher, Observation
+from services.scheduler.launchers.base import LaunchBlocked, Launcher, Observation
 from tests.contract.launchers import (
     FAILS,
     IGNORES_THE_NOTICE,
@@ -202,6 +203,27 @@ async def test_what_a_finished_job_left_is_removed(rig: Rig) -> None:
         await rig.launcher.remove(spec.job_id)
     assert await rig.launcher.size_bytes(spec.job_id) == 0
     assert await sight(rig.launcher, spec) is Sight.ABSENT
+
+
+async def test_who_refuses_a_pod_is_told_and_the_pod_starts_once_that_is_mended(rig: Rig) -> None:
+    """Until then it is not there, and one that is given up is proven never to have been."""
+    spec, given_up = rig.spec(SLEEPS), rig.spec(SLEEPS, index=1)
+    await rig.launcher.observe([])
+    rig.refuse()
+    try:
+        for each in (spec, spec, given_up):
+            with pytest.raises(LaunchBlocked) as refused:
+                await rig.launcher.launch(each)
+            wait = refused.value.wait
+            assert wait.cause is WaitCause.REFUSED
+            assert wait.by
+            assert wait.detail
+        assert await sight(rig.launcher, spec) is Sight.ABSENT
+        await killed(rig.launcher, given_up)
+    finally:
+        rig.mend()
+    await rig.launcher.launch(spec)
+    await seen(rig.launcher, spec, Sight.ALIVE)
 
 
 async def test_each_attempt_has_a_rendezvous_of_its_own(rig: Rig) -> None:

@@ -25,6 +25,7 @@ from tests.contract.test_launcher import *  # noqa: F403
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.launching import STORE_SECRET, Outside, outside, scheduler_kubeconfig
 from tests.kubernetes.nodes import NodeKind, TestNode, running_nodes
+from tests.waiting import wait_until
 
 _START = "the program was started"
 
@@ -83,6 +84,25 @@ class KubernetesRig(Rig):
         path = f"/api/v1/namespaces/{self._namespace}/pods/{pod_name(pod.pod_id)}"
         text = self._control_plane.get(path).json()["metadata"].get("annotations", {}).get(STOP)
         return None if text is None else StopNotice.model_validate_json(text)
+
+    def refuse(self) -> None:
+        quota = {"metadata": {"name": "limits"}, "spec": {"hard": {"limits.memory": "1Ti"}}}
+        self._control_plane.post(self._quotas, quota)
+        wait_until(self._is_refused, "the quota is in force", every=0.1)
+
+    def mend(self) -> None:
+        self._control_plane.http.delete(f"{self._quotas}/limits").raise_for_status()
+        wait_until(lambda: not self._is_refused(), "the quota is gone", every=0.1)
+
+    def _is_refused(self) -> bool:
+        container = {"name": "a", "image": "a"}
+        pod = {"metadata": {"name": "probe"}, "spec": {"containers": [container]}}
+        path = f"/api/v1/namespaces/{self._namespace}/pods?dryRun=All"
+        return not self._control_plane.http.post(path, json=pod).is_success
+
+    @property
+    def _quotas(self) -> str:
+        return f"/api/v1/namespaces/{self._namespace}/resourcequotas"
 
     async def close(self) -> None:
         pods = f"/api/v1/namespaces/{self._namespace}/pods"
