@@ -307,7 +307,8 @@ ENDS = {
     *("run.succeeded", "run.failed", "run.lost", "run.cancelled", "run.stopped"),
     "run.interrupted",
 }
-ASIDE = {"job.waiting", "job.cancelling", "job.stopping", "job.pausing", "run.unreachable"}
+ASIDE = {"job.waiting", "job.cancelling", "job.stopping", "job.pausing"}
+ASIDE |= {"run.unreachable", "run.waiting"}
 FINAL = {"job.succeeded", "job.failed", "job.cancelled", "job.stopped"}
 
 
