@@ -102,6 +102,8 @@ class Loop:
         self._stored_nodes: Sequence[Node] | None = None
         self._woken = asyncio.Event()
         self._is_due = False
+        # Jobs that changed while the launcher was unavailable.
+        self._unchecked: set[str] = set()
         self._next_due = 0.0
         self._next_resync = 0.0
 
@@ -173,6 +175,7 @@ class Loop:
         has_changed = await self._pods.look(live_runs)
         if self._pods.is_away:
             self._is_due = is_due
+            await self._tell_waits(platform)
             return False
         news = self._leases.news(live.run for live in live_runs)
         # Most runs just run and need no action.
@@ -190,6 +193,21 @@ class Loop:
             return False
         has_moved = await self._apply(platform, Seen(to_check, news, acted))
         return has_moved or bool(acted)
+
+    async def _tell_waits(self, platform: Platform) -> None:
+        """That the launcher is unavailable, on runs that are to start. Nothing else is decided."""
+        if self.state is None or not any(map(self._pods.has_new_wait, self._live_runs())):
+            return
+        before, self.state = self.state, None
+        async with platform.database.transaction() as tx:
+            await store.lock(tx.connection)
+            state = await refresh(tx.connection, before)
+            waits = [live for live in state.live_runs.values() if self._pods.has_new_wait(live)]
+            for live in waits:
+                await transitions.note_waiting(tx, live, self._pods.new_wait(live))
+            state = await refresh(tx.connection, state, {live.job.job_id for live in waits})
+        self.state = state
+        self._unchecked |= changed_live_runs(before, state)
 
     def _live_runs(self) -> Sequence[LiveRun]:
         return () if self.state is None else tuple(self.state.live_runs.values())
@@ -210,6 +228,7 @@ class Loop:
             ids = seen.job_ids() | (
                 changed_live_runs(before, state) if before else state.live_runs.keys()
             )
+            ids |= self._unchecked
             state = await refresh(connection, state, await self._record(tx, state, ids, seen))
             state = await refresh(connection, state, await self._move(tx, state, ids, seen))
             # After the moves, so that jobs requeued without a delay start in this round.
@@ -219,6 +238,7 @@ class Loop:
             has_more = await self._announce(tx, state, decision)
             state = await refresh(connection, state)
         self.state = state  # committed, so this is valid
+        self._unchecked = set()
         self.shown = (state, decision)
         self._stored_nodes = nodes
         if nodes is not None or state.snapshot.occupancy.nodes:

@@ -31,7 +31,7 @@ from services.scheduler.launchers.base import (
     PodRef,
 )
 from services.scheduler.launchers.calls import each, limited
-from services.scheduler.projection import LiveRun, is_settled, is_waiting, view
+from services.scheduler.projection import LiveRun, is_settled, is_to_start, view
 from services.scheduler.projection import wait_of as wait_of_run
 from services.scheduler.seen import Seen
 from services.scheduler.settings import SchedulerSettings
@@ -78,7 +78,11 @@ class Pods:
         self._blocked_at = -BLOCKED_SECONDS
         self._told_at: dict[str, float] = {}
         self.observations: Mapping[str, Observation] = {}
-        self.is_away = False
+        self._away: Wait | None = None
+
+    @property
+    def is_away(self) -> bool:
+        return self._away is not None
 
     async def say_that_none_live(self) -> None:
         """The launcher looks for pods that belong to no run, so it is told of an idle platform."""
@@ -96,7 +100,7 @@ class Pods:
             self._note_away(error)
             return False
         if self.is_away:
-            self.is_away = False
+            self._away = None
             log.info("launcher is available again")
             self._seen.resume(now)
         self.observations = observations
@@ -134,21 +138,24 @@ class Pods:
 
     def has_new_wait(self, live: LiveRun) -> bool:
         """Something else than was announced keeps it from running."""
-        if not is_waiting(live, self.observations):
+        if not is_to_start(live):
             return False
         told_at = self._told_at.get(live.run.run_id)
         seconds = float("inf") if told_at is None else self._clock.monotonic() - told_at
-        return is_news(live.run.waiting, wait_of_run(live, self.observations), seconds)
+        return is_news(live.run.waiting, self._wait_of(live), seconds)
 
     def new_wait(self, live: LiveRun) -> Wait | None:
         """What is announced now."""
         self._told_at[live.run.run_id] = self._clock.monotonic()
-        return wait_of_run(live, self.observations)
+        return self._wait_of(live)
+
+    def _wait_of(self, live: LiveRun) -> Wait | None:
+        return self._away if self.is_away else wait_of_run(live, self.observations)
 
     def _note_away(self, error: LauncherUnavailable) -> None:
         """Counted and logged once, however long it takes."""
         if not self.is_away:
-            self.is_away = True
+            self._away = wait_of(WaitCause.NO_ANSWER, "", f"pods cannot be observed: {error}")
             instruments.LAUNCHER_AWAY.set(1)
             instruments.LAUNCHER_OUTAGES.inc()
             log.warning("launcher is unavailable, runs stay as they are", error=str(error))
@@ -209,7 +216,7 @@ class Pods:
         if unanswered:
             first = unanswered[0]
             log.warning(
-                "launcher did not answer",
+                "call of the launcher failed",
                 num_pods=len(unanswered),
                 pod_id=first,
                 error=begun[first],

@@ -56,20 +56,16 @@ def unreachable_nodes(
     return {node_id: why for node_id, why in looks if why}
 
 
-def is_waiting(live: LiveRun, observations: Mapping[str, Observation]) -> bool:
-    """Its pods are to start, and all were observed."""
-    return (
-        live.run.state is RunState.STARTING
-        and live.run.stop_reason is None
-        and all(pod.finished_at or pod.pod_id in observations for pod in live.pods)
-    )
+def is_to_start(live: LiveRun) -> bool:
+    return live.run.state is RunState.STARTING and live.run.stop_reason is None
 
 
 def wait_of(live: LiveRun, observations: Mapping[str, Observation]) -> Wait | None:
-    """Why it does not run yet, where that is known."""
-    return foremost(
-        observations[pod.pod_id].wait for pod in live.pods if pod.pod_id in observations
-    )
+    """Why it does not run yet, where that is known: as announced, before all were observed."""
+    pods = [pod.pod_id for pod in live.pods if pod.finished_at is None]
+    if not all(pod_id in observations for pod_id in pods):
+        return live.run.waiting
+    return foremost(observations[pod_id].wait for pod_id in pods)
 
 
 def _is_well(observed: Observation) -> bool:

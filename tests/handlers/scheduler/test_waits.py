@@ -125,6 +125,35 @@ async def test_the_time_in_which_nothing_answers_does_not_count(world: World) ->
     assert world.launcher.killed == []
 
 
+async def test_a_launcher_that_is_away_is_told_on_what_is_to_start(world: World) -> None:
+    """Not on what runs: that goes on. A cancel meanwhile is done afterwards."""
+    other, third = (job_id_for("default", name) for name in ("other", "third"))
+    await world.submit(make_submit("other"))
+    await world.rounds()
+    world.launcher.sights[POD] = Observation(Sight.CREATED)
+    await world.submit(make_submit(**NO_RETRIES), make_submit("third"))
+    await world.rounds()
+    await world.emitted()
+    world.launcher.is_away = True
+    await world.rounds()
+    (told,) = [each for each in await world.emitted() if each.kind.type == "run.waiting"]
+    assert (told.job_id, told.cause) == (JOB, "no_answer")
+    assert told.detail == "pods cannot be observed: connection refused"
+    await world.cancel(other)
+    world.restart()
+    for _ in range(3):
+        await world.rounds()
+        await world.clock.advance(60)
+    await world.cancel(third)
+    await world.rounds()
+    assert await world.types() == ["job.cancelling"]
+
+    world.launcher.is_away = False
+    await world.rounds()
+    assert await waits_told(world) == [(None, "", "")]
+    assert set(world.launcher.notices) == {pod_id_for(job, 1, 0) for job in (other, third)}
+
+
 async def test_what_a_created_pod_waits_for_is_told_and_that_it_is_over(world: World) -> None:
     world.launcher.sights[POD] = Observation(Sight.CREATED, wait=GATED)
     await world.submit(make_submit(**NO_RETRIES))
