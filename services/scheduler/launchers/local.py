@@ -6,7 +6,6 @@ adopts it by reading its directory. Observing pods means reading files and /proc
 """
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
@@ -286,10 +285,17 @@ def _prepare(directory: PodDirectory, spec: PodSpec) -> bool:
 
 
 def _close(directory: PodDirectory) -> bool:
-    """No shim can start there any more, or there is no directory to start one in."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+    """No shim can start there any more, or there is no directory to start one in. False also where
+    this machine cannot say so now: it must not keep other pods from being killed."""
+    try:
         return directory.close()
-    return True
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError as error:
+        if error.errno not in MACHINE_FAULTS:
+            raise
+        log.warning("pod not closed", pod_id=directory.pod.pod_id, error=str(error))
+        return False
 
 
 def _with_leftovers(

@@ -344,6 +344,24 @@ async def test_where_no_pod_can_be_started_this_machine_is_to_be_mended(tmp_path
         _leave_nothing(launcher, pods)
 
 
+async def test_a_full_disk_keeps_no_other_pod_from_being_killed(tmp_path):
+    """The directory of the one is there, and cannot be closed: it is not proven gone."""
+    pods = tmp_path / "pods"
+    with mounted(pods, "nr_inodes=100"):
+        launcher = make_launcher(pods)
+        lives, half = make_pod_spec(SLEEP), make_pod_spec(SLEEP, index=1)
+        await launcher.launch(lives)
+        await seen(launcher, lives, Sight.ALIVE)
+        PodDirectory(pods, ref_of(half)).create()
+        used = len(list(pods.rglob("*"))) + 1
+        remount(pods, f"rw,nr_inodes={used}")
+        gone = await launcher.kill([ref_of(lives), ref_of(half)])
+        assert gone == {lives.pod_id}
+        remount(pods, "rw,nr_inodes=100")
+        assert await launcher.kill([ref_of(half)]) == {half.pod_id}
+        _leave_nothing(launcher, pods)
+
+
 async def test_killing_hits_one_pod_only(launcher):
     first, tenth = make_pod_spec(SLEEP, index=1), make_pod_spec(SLEEP, index=10)
     await launcher.launch(first)
