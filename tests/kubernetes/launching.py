@@ -38,7 +38,7 @@ RULES = [
         "resources": ["pods"],
         "verbs": ["get", "list", "watch", "create", "patch", "delete"],
     },
-    {"apiGroups": [""], "resources": ["secrets", "services"], "verbs": ["create"]},
+    {"apiGroups": [""], "resources": ["secrets", "services", "events"], "verbs": ["create"]},
 ]
 CLUSTER_RULES = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}]
 

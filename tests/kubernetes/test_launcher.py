@@ -53,6 +53,18 @@ async def until(launcher: Launcher, spec, sight: Sight, seconds: float = 30.0):
     return seen
 
 
+def events_of(cluster: Cluster, spec) -> dict[str, str]:
+    """What the platform has told of the pod."""
+    path = f"/api/v1/namespaces/{cluster.namespace}/events"
+    name = spec.pod_id.replace("_", "-")
+    return {
+        event["reason"]: event["message"]
+        for event in cluster.control_plane.get(path).json()["items"]
+        if event["involvedObject"]["name"] == name
+        and event["source"].get("component") == "drivetrain-scheduler"
+    }
+
+
 def end_of(spec, **changes) -> PodExit:
     given = {"outcome": "succeeded", "ranks": (), "ended_at": datetime.now(UTC)}
     return PodExit(pod_id=spec.pod_id, **{**given, **changes})
@@ -78,6 +90,7 @@ async def test_a_pod_is_launched_once_adopted_and_killed(cluster: Cluster) -> No
             while not await after_restart.kill([ref(spec)]):
                 await asyncio.sleep(0.1)
         seen = await until(launcher, spec, Sight.DEAD)
+        assert events_of(cluster, spec).keys() == {"EndedByPlatform"}
     assert seen.reason is None  # the platform itself ended it
     assert cluster.pod(spec) is None
     async with asyncio.timeout(30):
@@ -156,6 +169,7 @@ async def test_a_notice_is_an_annotation_and_then_a_deletion_with_its_grace(
             told = StopNotice.model_validate_json(metadata["annotations"]["drivetrain.dev/stop"])
             assert told == notice
             assert metadata["deletionGracePeriodSeconds"] == 12 + 20
+            assert events_of(cluster, spec) == {"StopRequested": "reason: preempt; it has 12 s"}
             assert (await observed(launcher, spec)).sight is Sight.ALIVE
             assert await launcher.kill([ref(spec)]) == []  # never by force
             assert cluster.pod(spec) is not None

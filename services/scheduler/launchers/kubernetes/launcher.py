@@ -11,6 +11,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 
 from drivetrain_schemas.pods import PodSpec, StopNotice
@@ -31,6 +32,7 @@ from services.scheduler.launchers.kubernetes.api import Api, Object, Refused
 from services.scheduler.launchers.kubernetes.cache import Cache
 from services.scheduler.launchers.kubernetes.cluster import PodRules
 from services.scheduler.launchers.kubernetes.ends import Ends
+from services.scheduler.launchers.kubernetes.events import event_of
 from services.scheduler.launchers.kubernetes.known_pods import KnownPods
 from services.scheduler.launchers.kubernetes.node_source import KubernetesNodes
 from services.scheduler.launchers.kubernetes.reading import has_notice
@@ -135,6 +137,8 @@ class KubernetesLauncher:
             self._delete_soon(name, found["metadata"]["uid"], grace)
         )
         task.add_done_callback(partial(_discard, self._deletions, pod.pod_id))
+        seconds = f"{notice.deadline_seconds:g} s"
+        await self._tell(found, "StopRequested", f"reason: {notice.reason}; it has {seconds}")
 
     async def kill(self, pods: Sequence[PodRef]) -> Collection[str]:
         """An error about one pod does not keep the others from being killed."""
@@ -277,6 +281,7 @@ class KubernetesLauncher:
         uid = found["metadata"]["uid"]
         if not has_notice(found):
             await self._annotate(name, uid, _KILLED)
+            await self._tell(found, "EndedByPlatform", "it did not start, or its run has ended")
         return await self._delete(name, uid, KILL_GRACE_SECONDS)
 
     async def _ends_soon(self, pod: PodRef) -> bool:
@@ -295,6 +300,14 @@ class KubernetesLauncher:
                 self._known.note(found, False)
             await asyncio.sleep(_LOOK_SECONDS)
         return False
+
+    async def _tell(self, pod: Object, reason: str, message: str) -> None:
+        """An Event, for people: nothing depends on it."""
+        told = event_of(pod, reason, message, secrets.token_hex(8), datetime.now(UTC))
+        try:
+            await self._api.create(f"{self._path}/events", told)
+        except (Refused, LauncherUnavailable) as error:
+            log.warning("event not written", pod=pod["metadata"]["name"], error=str(error))
 
     async def _find(self, name: str) -> Object | None:
         """Our pod of this name, as it is now. Raises LauncherUnavailable.
