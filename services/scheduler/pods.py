@@ -105,8 +105,9 @@ class Pods:
             self._seen.resume(now)
         self.observations = observations
         self._note_blocked()
-        live_ids = {live.run.run_id for live in live_runs}
-        self._told_at = {run: at for run, at in self._told_at.items() if run in live_ids}
+        if self._told_at:
+            live_ids = {live.run.run_id for live in live_runs}
+            self._told_at = {run: at for run, at in self._told_at.items() if run in live_ids}
         self._alive_at = {
             pod_id: now if seen.is_running else self._alive_at[pod_id]
             for pod_id, seen in self.observations.items()
@@ -134,7 +135,8 @@ class Pods:
             for pod_id, wait in self._seen.blocked().items()
             if pod_id in seen and seen[pod_id].sight in (Sight.ABSENT, Sight.CREATED)
         }
-        self.observations = {**seen, **blocked}
+        if blocked:
+            self.observations = {**seen, **blocked}
 
     def has_new_wait(self, live: LiveRun) -> bool:
         """Something else than was announced keeps it from running."""

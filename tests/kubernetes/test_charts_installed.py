@@ -199,6 +199,7 @@ def test_the_scheduler_may_do_what_its_role_says_and_no_more(
         ),
         (jobs, "", "secrets", "create"),
         (jobs, "", "services", "create"),
+        (jobs, "", "events", "create"),
         ("", "", "nodes", "list"),
         ("", "", "nodes", "watch"),
     ]
