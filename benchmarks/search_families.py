@@ -114,6 +114,7 @@ class Family:
     num: int
     way: Way = telling
     num_choices: int = 0
+    epochs: int = EPOCHS
 
     @property
     def space(self) -> Space:

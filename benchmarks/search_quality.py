@@ -3,8 +3,8 @@
 Normalized regret: 0 is the best of 40,000 random configurations after a local search, 1 the median
 random one. `auto` (the default) against Optuna's samplers with their defaults, and once more with
 100 trials of each of the other 33 data sets as earlier studies. Optuna's runs are kept in the
-cache: its Gaussian process takes about a minute each, so it gets one seed. Then the made-up
-objectives, which need no data (`search_made_up`).
+cache: its Gaussian process takes about a minute each, so it gets one seed. Then the small
+objectives, which need no data (`search_objectives`).
 """
 
 import json
@@ -17,7 +17,7 @@ from importlib.metadata import version
 
 import numpy as np
 
-from benchmarks import search_made_up
+from benchmarks import search_objectives
 from benchmarks.lcbench import CACHE, EPOCHS, FLOATS, keep, surrogate
 from benchmarks.report import Row, options, publish
 from benchmarks.search_peers import OptunaSearcher
@@ -40,10 +40,12 @@ MEASURES = (
 NOTES = """
 The LCBench surrogate: 34 data sets, 10 seeds, 8 parallel workers in simulated time. Mean
 normalized regret: 0 is the best of 40,000 random points after a local search, 1 the median random
-point. The seeds were not used while tuning ([0013](decisions/0013-search-quality.md)). The made-up
-families (`benchmarks/search_families.py`) have one difficulty each and were looked at while tuning:
-regret is the best loss, 1 where it is that of a usual point or worse; 10 seeds, one for Optuna's GP
-on three families. Nothing of the platform but sampler and pruner is in it.
+point. The seeds were not used while tuning ([0013](decisions/0013-search-quality.md)). The other
+objectives are made-up ones of one difficulty each (`benchmarks/search_families.py`), looked at
+while tuning, and real models on scikit-learn's data (`benchmarks/search_real.py`), which were not.
+Regret there is 0 for the best loss that there is, or that any of the runs found, and 1 for that of
+a usual point or worse; 10 seeds, one for Optuna's GP on three. Nothing of the platform but sampler
+and pruner is in it.
 """
 
 NUM_TRIALS = 100
@@ -67,9 +69,9 @@ def main() -> None:
             name: _per_task(pool.map(partial(run_optuna, name), *_product(tasks, its)), tasks)
             for name, its in ((name, min(seeds, its, key=len)) for name, its in peers_run.items())
         }
-        made_up = search_made_up.rows(pool, quick=chosen.quick)
+        small = search_objectives.rows(pool, quick=chosen.quick)
     _print(tasks, {"auto": ours, "auto, 33 earlier studies": warm, **peers})
-    publish([*_rows(tasks, ours, warm, peers), *made_up], chosen, ("optuna", "numpy", "scipy"))
+    publish([*_rows(tasks, ours, warm, peers), *small], chosen, ("optuna", "numpy", "scipy"))
 
 
 def workers() -> ProcessPoolExecutor:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from benchmarks.lcbench import EPOCHS, FLOATS, PARAMETERS
+from benchmarks.lcbench import FLOATS, PARAMETERS
 from services.hpo.core.pruners.base import Base
 from services.hpo.core.samplers import SAMPLERS
 from services.hpo.core.space import Point, Scalar, Space, make_space
@@ -24,6 +24,10 @@ SPACE = make_space(PARAMETERS)
 
 
 class Objective(Protocol):
+    @property
+    def epochs(self) -> int:
+        """Of a trial at full length."""
+
     def curve(self, task: str, point: Mapping[str, Scalar]) -> tuple[FLOATS, FLOATS]:
         """Accuracies and seconds since the start at the end of each epoch."""
 
@@ -111,7 +115,8 @@ def search(
     surrogate: Objective, task: str, searcher: Searcher, num_epochs: int
 ) -> tuple[Finished, ...]:
     """The finished trials until so many epochs are spent, in the order in which they ended."""
-    ends = (*searcher.rungs, EPOCHS)
+    whole = surrogate.epochs
+    ends = (*searcher.rungs, whole)
     running: list[tuple[float, int, int, _Running]] = []  # end, order, rung, trial
     finished: list[Finished] = []
     # `held`: what is spent once all that run have reached their end.
@@ -125,8 +130,8 @@ def search(
         count += 1
 
     while True:
-        while len(running) < NUM_WORKERS and held + EPOCHS <= num_epochs:
-            held += EPOCHS
+        while len(running) < NUM_WORKERS and held + whole <= num_epochs:
+            held += whole
             key, point = searcher.ask()
             go_on(_Running(key, dict(point), *surrogate.curve(task, point)), 0)
         if not running:
@@ -134,10 +139,10 @@ def search(
         now, _, rung, trial = heapq.heappop(running)
         spent += ends[rung] - (ends[rung - 1] if rung else 0)
         accuracy = float(trial.accuracies[ends[rung] - 1])
-        if ends[rung] == EPOCHS:
+        if ends[rung] == whole:
             searcher.tell(trial.key, accuracy)
             finished.append(Finished(accuracy, spent))
         elif searcher.goes_on(trial.key, ends[rung], accuracy):
             go_on(trial, rung + 1)
         else:
-            held -= EPOCHS - ends[rung]
+            held -= whole - ends[rung]
