@@ -69,8 +69,7 @@ class Repository:
     def path(self, it: dict[str, Any]) -> str:
         version, kind = it["apiVersion"], it["kind"]
         root = "/apis" if "/" in version else "/api"
-        named = it["metadata"].get("namespace", self._namespace)
-        place = "" if kind in CLUSTER_WIDE else f"/namespaces/{named}"
+        place = "" if kind in CLUSTER_WIDE else f"/namespaces/{it['metadata']['namespace']}"
         plural = PLURALS.get(kind, f"{kind.lower()}s")
         return f"{root}/{version}{place}/{plural}/{it['metadata']['name']}"
 

@@ -19,6 +19,7 @@ apiVersion: autoscaling/v2
 kind: HorizontalPodAutoscaler
 metadata:
   name: {{ include "service-base.fullname" . }}
+  namespace: {{ .Release.Namespace | quote }}
   labels:
     {{- include "service-base.labels" . | nindent 4 }}
 spec:
@@ -44,6 +45,7 @@ apiVersion: keda.sh/v1alpha1
 kind: ScaledObject
 metadata:
   name: {{ include "service-base.fullname" . }}
+  namespace: {{ .Release.Namespace | quote }}
   labels:
     {{- include "service-base.labels" . | nindent 4 }}
 spec:
@@ -84,6 +86,7 @@ apiVersion: keda.sh/v1alpha1
 kind: TriggerAuthentication
 metadata:
   name: {{ include "service-base.fullname" . }}
+  namespace: {{ .Release.Namespace | quote }}
   labels:
     {{- include "service-base.labels" . | nindent 4 }}
 spec:

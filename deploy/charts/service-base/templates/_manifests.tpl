@@ -36,6 +36,7 @@ apiVersion: v1
 kind: ServiceAccount
 metadata:
   name: {{ include "service-base.serviceAccountName" . | quote }}
+  namespace: {{ .Release.Namespace | quote }}
   labels:
     {{- include "service-base.labels" . | nindent 4 }}
   {{- with .Values.serviceAccount.annotations }}
@@ -52,6 +53,7 @@ apiVersion: v1
 kind: Service
 metadata:
   name: {{ include "service-base.fullname" . }}
+  namespace: {{ .Release.Namespace | quote }}
   labels:
     {{- include "service-base.labels" . | nindent 4 }}
   {{- with (.Values.service | default dict).annotations }}
@@ -83,6 +85,7 @@ apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
   name: {{ include "service-base.fullname" . }}
+  namespace: {{ .Release.Namespace | quote }}
   labels:
     {{- include "service-base.labels" . | nindent 4 }}
 spec:
@@ -101,6 +104,7 @@ apiVersion: monitoring.coreos.com/v1
 kind: PodMonitor
 metadata:
   name: {{ include "service-base.fullname" . }}
+  namespace: {{ .Release.Namespace | quote }}
   labels:
     {{- toYaml (merge (include "service-base.labels" . | fromYaml) .Values.podMonitor.labels) | nindent 4 }}
 spec:

@@ -6,6 +6,7 @@ apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
   name: {{ include "service-base.fullname" . }}
+  namespace: {{ .Release.Namespace | quote }}
   labels:
     {{- include "service-base.labels" . | nindent 4 }}
 spec:

@@ -9,6 +9,7 @@ apiVersion: apps/v1
 kind: {{ $facts.workload }}
 metadata:
   name: {{ include "service-base.fullname" . }}
+  namespace: {{ .Release.Namespace | quote }}
   labels:
     {{- include "service-base.labels" . | nindent 4 }}
 spec:
