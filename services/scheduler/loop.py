@@ -102,8 +102,6 @@ class Loop:
         self._stored_nodes: Sequence[Node] | None = None
         self._woken = asyncio.Event()
         self._is_due = False
-        # Jobs that changed while the launcher was unavailable.
-        self._unchecked: set[str] = set()
         self._next_due = 0.0
         self._next_resync = 0.0
 
@@ -207,7 +205,6 @@ class Loop:
                 await transitions.note_waiting(tx, live, self._pods.new_wait(live))
             state = await refresh(tx.connection, state, {live.job.job_id for live in waits})
         self.state = state
-        self._unchecked |= changed_live_runs(before, state)
 
     def _live_runs(self) -> Sequence[LiveRun]:
         return () if self.state is None else tuple(self.state.live_runs.values())
@@ -228,7 +225,6 @@ class Loop:
             ids = seen.job_ids() | (
                 changed_live_runs(before, state) if before else state.live_runs.keys()
             )
-            ids |= self._unchecked
             state = await refresh(connection, state, await self._record(tx, state, ids, seen))
             state = await refresh(connection, state, await self._move(tx, state, ids, seen))
             # After the moves, so that jobs requeued without a delay start in this round.
@@ -238,7 +234,6 @@ class Loop:
             has_more = await self._announce(tx, state, decision)
             state = await refresh(connection, state)
         self.state = state  # committed, so this is valid
-        self._unchecked = set()
         self.shown = (state, decision)
         self._stored_nodes = nodes
         if nodes is not None or state.snapshot.occupancy.nodes:

@@ -135,17 +135,15 @@ async def test_a_launcher_that_is_away_is_told_on_what_is_to_start(world: World)
     await world.rounds()
     await world.emitted()
     world.launcher.is_away = True
+    await world.cancel(other)
     await world.rounds()
     (told,) = [each for each in await world.emitted() if each.kind.type == "run.waiting"]
     assert (told.job_id, told.cause) == (JOB, "no_answer")
     assert told.detail == "pods cannot be observed: connection refused"
-    await world.cancel(other)
-    world.restart()
+    await world.cancel(third)
     for _ in range(3):
         await world.rounds()
         await world.clock.advance(60)
-    await world.cancel(third)
-    await world.rounds()
     assert await world.types() == ["job.cancelling"]
 
     world.launcher.is_away = False
