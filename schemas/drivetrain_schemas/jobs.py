@@ -194,6 +194,7 @@ class WaitingReason(StrEnum):
     BEHIND_HIGHER_PRIORITY = "behind_higher_priority"
     BEHIND_EARLIER_SUBMISSION = "behind_earlier_submission"
     GANG_INCOMPLETE = "gang_incomplete"
+    NO_ROOM = "no_room"
     BACKING_OFF = "backing_off"
     POOL_WITHOUT_NODES = "pool_without_nodes"
     BUDGET_REACHED = "budget_reached"

@@ -13,6 +13,7 @@ from services.runtime import logs
 from services.runtime.service import Platform
 from services.runtime.transaction import Tx
 from services.scheduler import instruments, store
+from services.scheduler.core.mask import Mask
 from services.scheduler.core.model import Node
 from services.scheduler.launchers.base import LauncherUnavailable
 from services.scheduler.launchers.calls import limited
@@ -28,15 +29,21 @@ class Fleet:
 
     def __init__(self, source: NodeSource, resync_seconds: float) -> None:
         self.wanted: tuple[Node, ...] | None = None
+        self._seen_mask: Mask | None = None
         self.gone = source.gone
         self._source = source
         self._resync_seconds = resync_seconds
         self._woken = asyncio.Event()
         self._is_away = False
 
+    @property
+    def mask(self) -> Mask | None:
+        """What others leave of the nodes now: known in memory only."""
+        return self._source.mask()
+
     async def look(self) -> bool:
-        """Read the source; True when a node is not as before. When it is unavailable, the last
-        answer stays."""
+        """Read the source; True when a node, or what is left of one, is not as before. When it is
+        unavailable, the last answer stays."""
         self._woken.clear()
         try:
             nodes = await limited(self._source.nodes())
@@ -47,10 +54,11 @@ class Fleet:
             return False
         self._is_away = False
         found = tuple(sorted(nodes, key=lambda node: node.node_id))
-        if found == self.wanted:
-            return False
-        self.wanted = found
-        return True
+        before, self._seen_mask = self._seen_mask, self.mask
+        is_same = found == self.wanted
+        if not is_same:
+            self.wanted = found
+        return not is_same or self._seen_mask is not before
 
     async def watch(self) -> None:
         """A task of the service: changes are noticed without waiting for the next resync."""

@@ -51,6 +51,7 @@ from services.scheduler.state import (
     read,
     refresh,
     with_holds,
+    with_mask,
     with_nodes,
 )
 from services.scheduler.store_pods import FinishedPod
@@ -221,6 +222,7 @@ class Loop:
             if nodes is not None and nodes is not self._stored_nodes:
                 await register(tx, nodes, self._fleet.gone)
                 state = with_nodes(state, await store.nodes(connection))
+            state = with_mask(state, self._fleet.mask)
             state = with_holds(state, await holds.read(connection))
             ids = seen.job_ids() | (
                 changed_live_runs(before, state) if before else state.live_runs.keys()

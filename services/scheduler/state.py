@@ -15,6 +15,7 @@ import asyncpg
 from drivetrain_schemas.jobs import JobState
 from services.scheduler import store, store_allocations, store_pods, store_runs
 from services.scheduler.core.holds import Hold
+from services.scheduler.core.mask import Mask
 from services.scheduler.core.model import Holding, Node, QueuedJob
 from services.scheduler.core.occupancy import Occupancy
 from services.scheduler.core.queue import Queue
@@ -99,7 +100,15 @@ def is_decided_on(job: JobRow) -> bool:
 
 def with_nodes(state: State, nodes: tuple[Node, ...]) -> State:
     """The state with these nodes."""
-    occupancy = Occupancy(nodes, state.snapshot.occupancy.holdings)
+    occupancy = replace(state.snapshot.occupancy, nodes=nodes)
+    return replace(state, snapshot=replace(state.snapshot, occupancy=occupancy))
+
+
+def with_mask(state: State, mask: Mask | None) -> State:
+    """The state with what other pods leave of the nodes now."""
+    if mask is state.snapshot.occupancy.mask:
+        return state
+    occupancy = replace(state.snapshot.occupancy, mask=mask)
     return replace(state, snapshot=replace(state.snapshot, occupancy=occupancy))
 
 
@@ -173,7 +182,7 @@ def _occupied(before: Occupancy, ids: Collection[str], holdings: tuple[Holding, 
     """The same value where no allocation changed, so that what was computed from it is reused."""
     kept = {key: held for key, held in before.holdings.items() if held.job_id not in ids}
     after = {**kept, **{holding.allocation_id: holding for holding in holdings}}
-    return before if after == before.holdings else Occupancy(before.nodes, after)
+    return before if after == before.holdings else replace(before, holdings=after)
 
 
 def _queued(jobs: Iterable[JobRow]) -> list[QueuedJob]:

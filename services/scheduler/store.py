@@ -22,7 +22,7 @@ from services.scheduler.core.wishes import Wish
 _LOCK = "select pg_advisory_xact_lock(hashtextextended(current_schema() || '/writer', 0))"
 _LEAD = "select pg_try_advisory_lock(hashtextextended(current_schema() || '/leader', 0))"
 _COLUMNS = """job_id, tenant_id, request_id, command_event_id, correlation_id, traceparent, trial,
-    pool, device_type, devices, priority, submission, state, num_runs, retry_limit,
+    pool, device_type, devices, memory_bytes, priority, submission, state, num_runs, retry_limit,
     backoff_seconds, backoff_limit_seconds, num_failures, num_self_interruptions, last_failure,
     num_disruptions, not_before_at,
     waiting_reason, cancel_requested_at, cancel_reason, requested, requested_reason, saves_last,
@@ -262,16 +262,16 @@ async def insert_jobs(
     rows = await connection.fetch(
         """insert into jobs (job_id, tenant_id, request_id, command_event_id, correlation_id,
             traceparent, spec, trial, pool, device_type, devices, priority, retry_limit,
-            backoff_seconds, backoff_limit_seconds, project, state)
+            backoff_seconds, backoff_limit_seconds, project, memory_bytes, state)
         select job_id, tenant_id, request_id, event_id, correlation_id, traceparent, spec, trial,
             pool, device_type, devices, priority, retry_limit, backoff_seconds,
-            backoff_limit_seconds, project, 'queued'
+            backoff_limit_seconds, project, memory_bytes, 'queued'
         from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
             $7::text[], $8::text[], $9::text[], $10::text[], $11::int[], $12::int[], $13::int[],
-            $14::float[], $15::float[], $16::text[]) with ordinality
+            $14::float[], $15::float[], $16::text[], $17::bigint[]) with ordinality
             as new (job_id, tenant_id, request_id, event_id, correlation_id, traceparent, spec,
                 trial, pool, device_type, devices, priority, retry_limit, backoff_seconds,
-                backoff_limit_seconds, project, place)
+                backoff_limit_seconds, project, memory_bytes, place)
         order by place
         returning job_id, queued_at""",
         [job.job_id for job in jobs],
@@ -290,6 +290,7 @@ async def insert_jobs(
         [float(spec.retries.backoff_seconds) for _, _, spec in requests],
         [float(spec.retries.backoff_limit_seconds) for _, _, spec in requests],
         [spec.project for _, _, spec in requests],
+        [spec.resources.memory_bytes for _, _, spec in requests],
     )
     return {row["job_id"]: row["queued_at"] for row in rows}
 
@@ -449,7 +450,9 @@ def _job(row: Any) -> JobRow:
         request_id=row["request_id"],
         cause=Cause(row["command_event_id"], row["correlation_id"], row["traceparent"]),
         trial=_trial(row["trial"]),
-        kind=Kind(row["pool"], row["device_type"], row["devices"], row["priority"]),
+        kind=Kind(
+            row["pool"], row["device_type"], row["devices"], row["priority"], row["memory_bytes"]
+        ),
         submission=row["submission"],
         state=JobState(row["state"]),
         num_runs=row["num_runs"],

@@ -124,12 +124,14 @@ async def release(
 
 
 _HOLDINGS = """
-select allocation_id, allocations.job_id, unreachable,
+select allocation_id, allocations.job_id, unreachable, memory_bytes,
     array_agg(node_id order by node_id, slot) filter (where node_id is not null) as nodes,
     array_agg(slot order by node_id, slot) filter (where node_id is not null) as numbers,
     array_agg(device order by device) filter (where device is not null) as devices
-from allocations join runs using (run_id) left join allocation_slots using (allocation_id)
-where allocations.released_at is null {of_jobs} group by allocation_id, unreachable
+from allocations join runs using (run_id) join jobs on jobs.job_id = allocations.job_id
+    left join allocation_slots using (allocation_id)
+where allocations.released_at is null {of_jobs}
+group by allocation_id, unreachable, memory_bytes
 """
 
 
@@ -154,6 +156,7 @@ def _holdings(rows: Sequence[Any]) -> tuple[Holding, ...]:
             tuple(map(Slot, row["nodes"] or (), row["numbers"] or ())),
             tuple(row["devices"] or ()),
             tuple(row["unreachable"]),
+            row["memory_bytes"],
         )
         for row in rows
     )

@@ -10,7 +10,8 @@ is too small for.
 Jobs of one kind fit or do not fit alike, so the cost is that of the kinds and the grants, not of
 the queue's length. Once a job waits for every device type of every pool, the other kinds are not
 looked at one by one. Every job of the snapshot is granted, in a `Waiting`, or left for the next
-cycle (`is_cut`, after `max_grants`).
+cycle (`is_cut`, after `max_grants`). Where other pods use the nodes, a gang is placed only where
+its pods fit beside them, and one for which they leave too little blocks nothing either.
 """
 
 import heapq
@@ -23,10 +24,18 @@ from services.scheduler.core.gang import Room, place_job
 from services.scheduler.core.holds import Hold, by_scope, split
 from services.scheduler.core.model import Kind, QueuedJob, Slot
 from services.scheduler.core.occupancy import Occupancy
-from services.scheduler.core.reasons import Waiting, why_behind, why_never, why_not_placed
+from services.scheduler.core.reasons import (
+    Waiting,
+    limited,
+    why_behind,
+    why_never,
+    why_no_room,
+    why_not_placed,
+)
 from services.scheduler.core.snapshot import Snapshot
 
 MAX_GRANTS = 64
+MAX_MEMORIES = 64  # of a slot, in one decision; of more, each counts as the next power of two
 _BACKING_OFF = "the next attempt waits before it starts"
 
 Lines = Mapping[Kind, tuple[QueuedJob, ...]]
@@ -99,6 +108,15 @@ def _is_early(job: QueuedJob, now: datetime) -> bool:
     return job.not_before is not None and job.not_before > now
 
 
+def _memories(lines: Lines) -> Mapping[Kind, int]:
+    """By kind: the memory of a slot. Each that differs costs as much as there are nodes, so it is
+    bounded how many do."""
+    found = {kind: kind.slot_memory for kind in lines}
+    if len(set(found.values())) <= MAX_MEMORIES:
+        return found
+    return {kind: 1 << (each - 1).bit_length() if each else 0 for kind, each in found.items()}
+
+
 class _Service:
     """One pass over the queue: what is still free, what is blocked, what was granted.
 
@@ -110,16 +128,25 @@ class _Service:
         self.waiting: list[Waiting] = []
         self._occupancy = occupancy
         self._lines = lines
-        self._rooms = {place: Room(free) for place, free in occupancy.free.items()}
+        self._rooms = {
+            place: Room(free, occupancy.mask, occupancy.by_id, occupancy.ours)
+            for place, free in occupancy.free.items()
+        }
+        self._memories = _memories(lines)
         self._blockers: dict[tuple[str, str], QueuedJob] = {}
         # The places that no job waits for. Without one, all that is left waits.
-        self._open = {(kind.pool, name) for kind in lines for name in occupancy.usable_types(kind)}
+        self._open = {(kind.pool, name) for kind in lines for name in self._types(kind)}
         self._first: dict[tuple[str, tuple[str, ...]], QueuedJob] = {}
         self._why: dict[tuple[str, bool], tuple[WaitingReason, str]] = {}
 
     def serve(self, max_grants: int) -> bool:
         """False when the limit of grants in one cycle was reached."""
-        heads = [(line[0].order, 0, kind) for kind, line in self._lines.items() if line]
+        heads: list[tuple[tuple[int, int, str], int, Kind]] = []
+        for kind, line in self._lines.items():
+            if line and self._types(kind):
+                heads.append((line[0].order, 0, kind))
+            elif line:
+                self.waiting.append(Waiting(line, *self._why_no_room(kind)))
         # The order ends with the job's id, so no two entries compare their kinds.
         heapq.heapify(heads)
         while heads and self._open:
@@ -141,11 +168,30 @@ class _Service:
             self._wait_behind(kind, self._lines[kind][number:])
         return True
 
+    def _types(self, kind: Kind) -> tuple[str, ...]:
+        """The device types that a job of this kind could use, were none of ours there."""
+        return self._occupancy.fitting_types(kind, self._memories[kind])
+
+    def _why_not_placed(self, kind: Kind, types: Sequence[str]) -> tuple[WaitingReason, str]:
+        memory = self._memories[kind]
+        places = [(kind.pool, name) for name in types]
+        rooms = (self._rooms[place] for place in places if place in self._rooms)
+        num_free = max((room.num_free(memory) for room in rooms), default=0)
+        limits = [self._occupancy.why_limited(place, memory) for place in places]
+        return why_not_placed(kind, num_free, limited(limits))
+
+    def _why_no_room(self, kind: Kind) -> tuple[WaitingReason, str]:
+        memory = self._memories[kind]
+        places = [(kind.pool, name) for name in self._occupancy.usable_types(kind)]
+        most = max(self._occupancy.num_fitting(place, memory) for place in places)
+        limits = [self._occupancy.why_limited(place, memory) for place in places]
+        return why_no_room(kind, most, limited(limits))
+
     def _open_types(self, kind: Kind) -> tuple[str, ...]:
         """The device types that a job of this kind could use and that no earlier job waits for."""
         return tuple(
             device_type
-            for device_type in self._occupancy.usable_types(kind)
+            for device_type in self._types(kind)
             if (kind.pool, device_type) not in self._blockers
         )
 
@@ -156,11 +202,11 @@ class _Service:
 
     def _place(self, kind: Kind, job: QueuedJob) -> tuple[str, tuple[Slot, ...]] | None:
         """All slots of the gang on one open device type, or None."""
-        return place_job(kind.devices, self._open_rooms(kind))
+        return place_job(kind.devices, self._open_rooms(kind), self._memories[kind])
 
     def _grant(self, kind: Kind, job: QueuedJob, placed: tuple[str, tuple[Slot, ...]]) -> None:
         device_type, slots = placed
-        self._rooms[kind.pool, device_type].take(slots)
+        self._rooms[kind.pool, device_type].take(slots, self._memories[kind])
         self.grants.append(Grant(job.job_id, device_type, slots))
 
     def _wait(self, kind: Kind, line: tuple[QueuedJob, ...]) -> None:
@@ -168,9 +214,7 @@ class _Service:
         open_types = self._open_types(kind)
         if open_types:
             head, line = line[0], line[1:]
-            rooms = self._open_rooms(kind).values()
-            num_free = max((room.num_free for room in rooms), default=0)
-            self.waiting.append(Waiting((head,), *why_not_placed(kind, num_free)))
+            self.waiting.append(Waiting((head,), *self._why_not_placed(kind, open_types)))
             for name in open_types:
                 self._blockers[kind.pool, name] = head
                 self._open.discard((kind.pool, name))
@@ -179,7 +223,7 @@ class _Service:
 
     def _wait_behind(self, kind: Kind, line: tuple[QueuedJob, ...]) -> None:
         """Every place that this kind could use is blocked: it waits behind the first blocker."""
-        types = self._occupancy.usable_types(kind)
+        types = self._types(kind)
         blocker = self._first.get((kind.pool, types))
         if blocker is None:
             blockers = (self._blockers[kind.pool, name] for name in types)

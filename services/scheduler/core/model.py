@@ -64,6 +64,12 @@ class Kind:
     device_type: str | None
     devices: int
     priority: int
+    memory_bytes: int | None = None  # of all its slots; None: what a slot requests
+
+    @property
+    def slot_memory(self) -> int:
+        """In thousandths of a byte, rounded up; 0 where it asks for none."""
+        return 1000 * -(-(self.memory_bytes or 0) // self.devices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +109,7 @@ class Holding:
     slots: tuple[Slot, ...]
     devices: tuple[int, ...] = ()
     unreachable: tuple[str, ...] = ()
+    memory_bytes: int | None = None  # of all its slots
     # The numbers of the slots, by node. A holding outlives many rounds; this is derived once.
     by_node: Mapping[str, frozenset[int]] = field(init=False, compare=False, repr=False)
 
@@ -112,3 +119,8 @@ class Holding:
             numbers.setdefault(slot.node_id, set()).add(slot.number)
         frozen = {node_id: frozenset(held) for node_id, held in numbers.items()}
         object.__setattr__(self, "by_node", frozen)
+
+    @property
+    def slot_memory(self) -> int:
+        """As that of a kind."""
+        return 1000 * -(-(self.memory_bytes or 0) // max(1, len(self.slots)))

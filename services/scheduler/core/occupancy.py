@@ -5,21 +5,26 @@ round in which only the queue changed computes none of this again.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from services.scheduler.core.mask import Amounts, Mask, added
 from services.scheduler.core.model import Holding, Kind, Node, Slot
 
 _NONE: frozenset[int] = frozenset()
+_NOTHING: Amounts = {}
+# A pool and a device type.
+Place = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Occupancy:
-    """`holdings` by allocation id."""
+    """`holdings` by allocation id. `mask` None: nobody else uses the nodes."""
 
     nodes: tuple[Node, ...] = ()
     holdings: Mapping[str, Holding] = field(default_factory=dict)
+    mask: Mask | None = None
 
     @cached_property
     def capacities(self) -> Mapping[str, Mapping[str, int]]:
@@ -41,7 +46,7 @@ class Occupancy:
         return found
 
     @cached_property
-    def free(self) -> Mapping[tuple[str, str], Mapping[str, tuple[Slot, ...]]]:
+    def free(self) -> Mapping[Place, Mapping[str, tuple[Slot, ...]]]:
         """By pool and device type: the free slots of each node that has some, lowest number first.
 
         A device counts as held whichever node it was granted with.
@@ -76,6 +81,69 @@ class Occupancy:
     @cached_property
     def _usable(self) -> dict[tuple[str, str | None, int], tuple[str, ...]]:
         """What `usable_types` has answered: thousands of kinds have few different needs."""
+        return {}
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Node]:
+        return {node.node_id: node for node in self.nodes}
+
+    @cached_property
+    def ours(self) -> Mapping[str, Amounts]:
+        """By node: what the pods of jobs request there."""
+        found: dict[str, Amounts] = {}
+        if self.mask is None:
+            return found
+        for holding in self.holdings.values():
+            for node_id, numbers in holding.by_node.items():
+                if (node := self.by_id.get(node_id)) is not None:
+                    request = self.mask.request(node.device_type, holding.slot_memory)
+                    more = request.of(len(numbers))
+                    found[node_id] = added(found.get(node_id, _NOTHING), more)
+        return found
+
+    def fitting_types(self, kind: Kind, slot_memory: int) -> tuple[str, ...]:
+        """Those of `usable_types` with room for the gang beside other pods, were no job there."""
+        return tuple(
+            name
+            for name in self.usable_types(kind)
+            if self.mask is None or self.num_fitting((kind.pool, name), slot_memory) >= kind.devices
+        )
+
+    def num_fitting(self, place: Place, slot_memory: int) -> int:
+        """The slots that have room beside other pods."""
+        assert self.mask is not None
+        room = self._fitting.get(slot_memory)
+        if room is None:
+            room = self._fitting[slot_memory] = Counter()
+            for node in self.nodes:
+                if node.is_schedulable:
+                    number = self.mask.most_slots(node, slot_memory, _NOTHING, node.num_slots)
+                    room[node.pool, node.device_type] += number
+        return room[place]
+
+    def why_limited(self, place: Place, slot_memory: int) -> Sequence[str]:
+        """Why free slots of this place cannot be used, by node."""
+        found = self._limited.get((place, slot_memory))
+        if found is None:
+            found = self._limited[place, slot_memory] = list(self._why_limited(place, slot_memory))
+        return found
+
+    def _why_limited(self, place: Place, slot_memory: int) -> Iterator[str]:
+        if self.mask is None:
+            return
+        for node_id, slots in self.free.get(place, {}).items():
+            ours = self.ours.get(node_id, _NOTHING)
+            why = self.mask.why_limited(self.by_id[node_id], slot_memory, ours, len(slots))
+            if why:
+                yield f"node {node_id}: {why}"
+
+    @cached_property
+    def _fitting(self) -> dict[int, Counter[Place]]:
+        """What `num_fitting` has counted, by memory of a slot."""
+        return {}
+
+    @cached_property
+    def _limited(self) -> dict[tuple[Place, int], Sequence[str]]:
         return {}
 
     def most_slots(self, kind: Kind) -> int:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from drivetrain_schemas.jobs import WaitingReason
 from services.scheduler.core.model import Kind, QueuedJob
@@ -85,13 +86,30 @@ def _not_counted(kind: Kind, occupancy: Occupancy) -> str:
     return f"; not counted: {named}{more}" if closed else ""
 
 
-def why_not_placed(kind: Kind, num_free: int) -> tuple[WaitingReason, str]:
-    """Why a job that nothing blocks cannot start now; `num_free` of the best device type."""
+def why_not_placed(kind: Kind, num_free: int, limits: str = "") -> tuple[WaitingReason, str]:
+    """Why a job that nothing blocks cannot start now; `num_free` of the best device type.
+    `limits`: why free slots cannot be used, as `limited` says it."""
     if num_free == 0:
         what = f"{kind.device_type} devices" if kind.device_type else "devices"
-        return WaitingReason.NO_FREE_DEVICES, f"all {what} of pool {kind.pool} are in use"
+        where = f"of pool {kind.pool} are in use"
+        detail = f"all {what} {where}" if not limits else f"all {what} {where} or cannot be used"
+        return WaitingReason.NO_FREE_DEVICES, detail + limits
     detail = f"{num_free} of the {kind.devices} devices are free; a gang starts only as a whole"
-    return WaitingReason.GANG_INCOMPLETE, detail
+    return WaitingReason.GANG_INCOMPLETE, detail + limits
+
+
+def why_no_room(kind: Kind, num_fitting: int, limits: str) -> tuple[WaitingReason, str]:
+    """Why a job has to wait for others than jobs: their pods leave room for too few slots."""
+    beside = f"beside other pods, pool {kind.pool} has room for {num_fitting} devices"
+    return WaitingReason.NO_ROOM, f"{beside}, {kind.devices} are needed{limits}"
+
+
+def limited(limits: Iterable[Sequence[str]]) -> str:
+    """The first of these sentences on nodes, to be added to another one."""
+    found = tuple(limits)
+    named = list(islice(chain.from_iterable(found), MAX_NAMED_NODES))
+    num_more = sum(map(len, found)) - len(named)
+    return "".join(f"; {each}" for each in named) + f"; and {num_more} more nodes" * bool(num_more)
 
 
 def why_behind(kind: Kind, blocker: QueuedJob) -> tuple[WaitingReason, str]:

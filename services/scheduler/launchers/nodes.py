@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from services.scheduler.core.mask import Mask
 from services.scheduler.core.model import Node
 from services.scheduler.settings import SchedulerSettings
 
@@ -18,6 +19,9 @@ class NodeSource(Protocol):
 
     async def nodes(self) -> Sequence[Node]:
         """All nodes as they are now. Raises LauncherUnavailable: nothing is known."""
+
+    def mask(self) -> Mask | None:
+        """What others leave of these nodes, the same value while that is the same; None: all."""
 
     async def watch(self, wake: Callable[[], None]) -> None:
         """Call `wake` whenever a node may have changed, until cancelled. Raises nothing."""
@@ -43,6 +47,10 @@ class NodesOfSettings:
 
     async def nodes(self) -> Sequence[Node]:
         return self._nodes
+
+    def mask(self) -> None:
+        """Pods of one machine are not refused for what others use there."""
+        return None
 
     async def watch(self, wake: Callable[[], None]) -> None:
         await asyncio.get_running_loop().create_future()

@@ -35,6 +35,7 @@ create table jobs (
     pool text not null,
     device_type text,
     devices integer not null check (devices > 0),
+    memory_bytes bigint,
     priority integer not null,
     state text not null,
     num_runs integer not null default 0,

@@ -10,8 +10,9 @@ from random import Random
 
 import pytest
 
-from services.scheduler.core.cycle import decide
+from services.scheduler.core.cycle import MAX_GRANTS, decide
 from services.scheduler.core.holds import Hold
+from services.scheduler.core.mask import Mask, NodeRoom, Request
 from services.scheduler.core.model import Holding, Node, QueuedJob, Slot
 from services.scheduler.core.reasons import holders
 from services.scheduler.core.snapshot import Snapshot
@@ -21,6 +22,7 @@ from tests.unit.scheduler.builders import NOW, after, make_job, make_node, make_
 
 SLOTS = 8
 JOBS_OF_A_KIND = 4
+CPU = Request({"cpu": 1000, "memory": 1000})
 # Numbered devices, shared CPUs, devices that the node itself divides, and a node that is closed.
 NODES = (
     make_node(slots=SLOTS, device_type="gpu"),
@@ -50,6 +52,23 @@ async def free_fleet(size: int) -> Runs:
     while True:
         snapshot = replace(make_snapshot(nodes, waiting, held), holds=budgets(size))
         yield partial(a_round, snapshot, max_grants=size)
+
+
+async def shared_fleet(size: int) -> Runs:
+    """Other pods leave room for one more pod on each node, and each kind asks for other memory."""
+    nodes = fleet(size)
+    held = [replace(holding(node, 2), memory_bytes=2000) for node in nodes]
+    room = NodeRoom({"cpu": 8000, "memory": 64_000_000}, {"cpu": 5500})
+    mask = Mask({node.node_id: room for node in nodes}, CPU, CPU)
+    kinds = queue(size, lambda random: random.choice([1, 2, SLOTS, SLOTS * size // 4]))
+    waiting = [
+        replace(job, kind=replace(job.kind, memory_bytes=1000 + job.submission % size))
+        for job in kinds
+    ]
+    while True:
+        snapshot = make_snapshot(nodes, waiting, held)
+        occupancy = replace(snapshot.occupancy, mask=mask)
+        yield partial(a_round, replace(snapshot, occupancy=occupancy), max_grants=MAX_GRANTS)
 
 
 async def announced(size: int) -> Runs:
@@ -104,7 +123,7 @@ def budgets(size: int) -> tuple[Hold, ...]:
     return tuple(Hold("acme", f"b{each}", "used up", project=f"p{each}") for each in range(size))
 
 
-@pytest.mark.parametrize("scenario", [full_fleet, free_fleet])
+@pytest.mark.parametrize("scenario", [full_fleet, free_fleet, shared_fleet])
 async def test_a_decision_costs_as_much_as_its_inputs(scenario) -> None:
     (await measure(scenario, 250)).assert_linear()
 

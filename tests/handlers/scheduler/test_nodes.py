@@ -6,6 +6,7 @@ import pytest
 
 from drivetrain_schemas.ids import job_id_for, pod_id_for
 from drivetrain_schemas.jobs import JobState, WaitingReason
+from services.scheduler.core.mask import Mask, NodeRoom, Request
 from services.scheduler.core.model import Node
 from services.scheduler.core.pods import Sight
 from services.scheduler.launchers.base import Observation
@@ -188,3 +189,43 @@ async def test_grant_and_release_name_the_spot_nodes_as_they_were_at_the_grant(c
     events += await cluster.emitted()
     told = {it.kind.type: it.spot_nodes for it in events if hasattr(it, "spot_nodes")}
     assert told == {"allocation.granted": ("n2",), "allocation.released": ("n2",)}
+
+
+DEVICE = Request({"gpu": 1000, "memory": 1000})
+
+
+def left(**rooms: NodeRoom) -> Mask:
+    return Mask(rooms, DEVICE, DEVICE)
+
+
+async def test_what_others_leave_bounds_what_is_granted_and_is_no_event(cluster: World):
+    has = {"gpu": 4000, "memory": 10_000_000}
+    cluster.nodes.room = left(n1=NodeRoom(has, {"gpu": 3000}))
+    assert await cluster.look_at_nodes() == []
+    await submit(cluster, "r1", 2)
+    (waiting,) = [each for each in await cluster.emitted() if each.kind.type == "job.waiting"]
+    assert waiting.reason is WaitingReason.NO_ROOM
+    assert "node n1: 1 of 4 gpu are free for jobs (other pods request 3)" in waiting.detail
+    await submit(cluster, "small", 1)
+    assert await state(cluster, "small") is JobState.RUNNING
+    cluster.nodes.room = left(n1=NodeRoom(has, {"gpu": 1000}))
+    assert await cluster.look_at_nodes() == []
+    assert await state(cluster, "r1") is JobState.RUNNING
+
+
+async def test_memory_of_jobs_is_counted_as_their_pods_request_it(cluster: World):
+    cluster.nodes.room = left(n1=NodeRoom({"gpu": 4000, "memory": 1000 * 3000}))
+    await cluster.look_at_nodes()
+    for name in ("r1", "r2"):
+        await cluster.submit(make_submit(name, resources={"devices": 1, "memory_bytes": 2000}))
+        await cluster.rounds()
+    assert [await state(cluster, name) for name in ("r1", "r2")] == [
+        JobState.RUNNING,
+        JobState.QUEUED,
+    ]
+    cluster.restart()
+    await cluster.rounds()
+    assert await state(cluster, "r2") is JobState.QUEUED
+    cluster.launcher.end(POD)
+    await cluster.rounds()
+    assert await state(cluster, "r2") is JobState.RUNNING

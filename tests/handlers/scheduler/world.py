@@ -14,6 +14,7 @@ from services.runtime.database import Database
 from services.runtime.run_tokens import RunTokens
 from services.runtime.service import Platform
 from services.scheduler import store
+from services.scheduler.core.mask import Mask
 from services.scheduler.core.model import Node
 from services.scheduler.core.pods import EndReason, Sight
 from services.scheduler.core.waits import Wait
@@ -175,6 +176,7 @@ class FakeNodes:
         self.now = list(now)
         self.is_away = False
         self.num_asked = 0
+        self.room: Mask | None = None
         self.wake: Callable[[], None] = lambda: None
 
     async def nodes(self) -> Sequence[Node]:
@@ -182,6 +184,9 @@ class FakeNodes:
         if self.is_away:
             raise LauncherUnavailable("connection refused")
         return tuple(self.now)
+
+    def mask(self) -> Mask | None:
+        return self.room
 
     async def watch(self, wake: Callable[[], None]) -> None:
         self.wake = wake

@@ -22,6 +22,8 @@ def make_node(node_id: str = "n1", slots: int = 2, **changes) -> Node:
 
 def make_job(name: str = "a", devices: int = 1, submission: int = 1, **changes) -> QueuedJob:
     facts = {"pool": "default", "device_type": None, "priority": 0, "devices": devices}
+    if "memory_bytes" in changes:
+        facts["memory_bytes"] = None
     kind = Kind(**{key: changes.pop(key, default) for key, default in facts.items()})
     return QueuedJob(f"job_{name}", kind, submission, **changes)
 

@@ -45,13 +45,13 @@ def test_what_was_taken_is_free_no_longer():
         assert placed is not None
         assert counted(placed) == want
         left.take(placed)
-    assert (left.num_free, left.place(1)) == (0, None)
+    assert (left.num_free(), left.place(1)) == (0, None)
 
 
 def test_a_node_that_shrank_is_found_by_its_new_size_in_the_order_of_ids():
     left = room(a=2, b=3, c=2)
     left.take((Slot("b", 0),))
-    assert left.num_free == 6
+    assert left.num_free() == 6
     assert [left.place(devices) for devices in (1, 2)] == [
         (Slot("a", 0),),
         (Slot("a", 0), Slot("a", 1)),

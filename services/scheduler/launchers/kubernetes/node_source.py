@@ -30,6 +30,9 @@ class KubernetesNodes:
         await self._cache.current()
         return tuple(node for _, node in sorted(self._nodes.items()))
 
+    def mask(self) -> None:
+        return None
+
     async def watch(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         await self._cache.run()
