@@ -108,5 +108,7 @@ class KubernetesSettings(Settings):
             spot_label=self.kubernetes_spot_label,
             device_resource=self.kubernetes_device_resource,
             slot_cpu=self.kubernetes_slot_cpu,
+            slot_memory=self.kubernetes_slot_memory,
+            extra_resources=self.kubernetes_extra_resources,
             tolerations=self.kubernetes_tolerations,
         )

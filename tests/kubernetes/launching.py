@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from services.scheduler.launchers.kubernetes.cluster import NodeRules, PodRules
 from services.scheduler.launchers.kubernetes.ends import Ends
 from services.scheduler.launchers.kubernetes.launcher import KubernetesLauncher
 from services.scheduler.launchers.kubernetes.node_source import KubernetesNodes
+from services.scheduler.launchers.kubernetes.others import OtherPods
 from tests import s3_server
 from tests.kubernetes.control_plane import KWOK_ANNOTATION, ControlPlane
 
@@ -40,10 +41,18 @@ RULES = [
     },
     {"apiGroups": [""], "resources": ["secrets", "services", "events"], "verbs": ["create"]},
 ]
-CLUSTER_RULES = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}]
+NODE_RULES = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}]
+CLUSTER_RULES = [
+    *NODE_RULES,
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
+]
 
 
-def scheduler_kubeconfig(control_plane: ControlPlane, namespace: str) -> Path:
+def scheduler_kubeconfig(
+    control_plane: ControlPlane,
+    namespace: str,
+    cluster_rules: Sequence[Mapping[str, Any]] = CLUSTER_RULES,
+) -> Path:
     """Of a service account with exactly these rights."""
     rbac = "/apis/rbac.authorization.k8s.io/v1"
     within = f"{rbac}/namespaces/{namespace}"
@@ -57,7 +66,7 @@ def scheduler_kubeconfig(control_plane: ControlPlane, namespace: str) -> Path:
     binding = {"metadata": {"name": ACCOUNT}, "subjects": subjects, "roleRef": reference}
     control_plane.post(f"{within}/rolebindings", binding)
     name = f"{namespace}-{ACCOUNT}"
-    control_plane.post(f"{rbac}/clusterroles", {"metadata": {"name": name}, "rules": CLUSTER_RULES})
+    control_plane.post(f"{rbac}/clusterroles", {"metadata": {"name": name}, "rules": cluster_rules})
     reference = {"kind": "ClusterRole", "name": name, "apiGroup": group}
     binding = {"metadata": {"name": name}, "subjects": subjects, "roleRef": reference}
     control_plane.post(f"{rbac}/clusterrolebindings", binding)
@@ -162,7 +171,8 @@ class Cluster:
         """One without any state yet, as after a start of the scheduler."""
         api = await api_of(self._kubeconfig)
         self._apis.append(api)
-        nodes = KubernetesNodes(api, NodeRules())
+        others = OtherPods(api, PodRules.platform)
+        nodes = KubernetesNodes(api, NodeRules(), f"test={self.namespace}", others)
         given = {"image": "drivetrain/training", "namespace": self.namespace, **rules}
         launcher = KubernetesLauncher(api, PodRules(**given), Ends(ends or self.store), nodes)
         return launcher, nodes
@@ -172,10 +182,10 @@ class Cluster:
             await api.close()
         await self.store.close()
 
-    def kwok_node(self, name: str, **labels: str) -> str:
+    def kwok_node(self, name: str, cpu: str = "8", **labels: str) -> str:
         """A node of the namespace, whose pods seem to run."""
         self.control_plane.start_kwok()
-        capacity = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+        capacity = {"cpu": cpu, "memory": "32Gi", "pods": "110"}
         node = {
             "metadata": {
                 "name": f"{name}-{self.namespace}",

@@ -25,7 +25,7 @@ from tests.kubernetes.charts import (
     of_kind,
     pod_spec,
 )
-from tests.kubernetes.launching import CLUSTER_RULES, RULES
+from tests.kubernetes.launching import CLUSTER_RULES, NODE_RULES, RULES
 
 ROOT = CHARTS.parents[1]
 WORKLOADS = ("Deployment", "StatefulSet", "Job")
@@ -155,6 +155,8 @@ def test_the_launchers_tests_run_with_the_rights_of_the_chart(helm: Helm) -> Non
     (cluster_role,) = of_kind(objects, "ClusterRole")
     assert role["rules"] == RULES
     assert cluster_role["rules"] == CLUSTER_RULES
+    (narrow,) = of_kind(helm.render("scheduler", {"seeOtherPods": False}), "ClusterRole")
+    assert narrow["rules"] == NODE_RULES
 
 
 def test_the_rights_are_in_the_namespace_of_the_pods(helm: Helm) -> None:

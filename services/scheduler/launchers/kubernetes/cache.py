@@ -25,6 +25,8 @@ _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
 _MAX_TOMBSTONES = 10_000
 
+# What is kept of an object; it has the metadata that tell it apart.
+Trim = Callable[[Object], Object]
 # Called with an object that changed, and whether it is gone.
 OnChange = Callable[[Object, bool], None]
 
@@ -36,13 +38,22 @@ class Cache:
     """
 
     def __init__(
-        self, api: Api, path: str, query: Mapping[str, str], on_change: OnChange | None = None
+        self,
+        api: Api,
+        path: str,
+        query: Mapping[str, str],
+        on_change: OnChange | None = None,
+        *,
+        trim: Trim = lambda item: item,
+        resync_seconds: float = RESYNC_SECONDS,
     ) -> None:
         self.objects: dict[str, Object] = {}
         self.on_change = on_change
         self._api = api
         self._path = path
         self._query = query
+        self._trim = trim
+        self._resync_seconds = resync_seconds
         self._resource = path.rpartition("/")[2]
         self._version = ""
         self._listed_at = 0.0
@@ -91,7 +102,7 @@ class Cache:
         while True:
             instruments.KUBERNETES_WATCHES.labels(self._resource, why).inc()
             try:
-                if not self._version or time.monotonic() > self._listed_at + RESYNC_SECONDS:
+                if not self._version or time.monotonic() > self._listed_at + self._resync_seconds:
                     await self.refresh()
                 await self._watch()
                 pause, why = _FIRST_PAUSE, "continued"
@@ -119,7 +130,8 @@ class Cache:
                 return  # by another caller, after this one had asked
             began_at = time.monotonic()
             before = set(self.objects)  # what is created meanwhile may be missing in the list
-            items, version = await self._api.list(self._path, self._query)
+            listed, version = await self._api.list(self._path, self._query)
+            items = [self._trim(item) for item in listed]
             found = {item["metadata"]["name"]: item for item in items}
             for name in before - found.keys():
                 self._remove(self.objects[name])
@@ -151,9 +163,9 @@ class Cache:
             instruments.KUBERNETES_CACHE_AGE.labels(self._resource).set(0.0)
             item = change["object"]
             if change["type"] == "DELETED":
-                self._remove(item)
+                self._remove(self._trim(item))
             elif change["type"] != "BOOKMARK":
-                self._put(item)
+                self._put(self._trim(item))
             self._version = item["metadata"]["resourceVersion"]
 
     def _put(self, item: Object) -> None:

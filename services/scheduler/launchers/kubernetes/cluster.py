@@ -36,4 +36,6 @@ class NodeRules:
     spot_label: str = "karpenter.sh/capacity-type=spot"
     device_resource: str = "nvidia.com/gpu"
     slot_cpu: str = "1"
+    slot_memory: str = "1Gi"
+    extra_resources: Mapping[str, str] = field(default_factory=dict)
     tolerations: Sequence[Mapping[str, Any]] = ()

@@ -166,6 +166,10 @@ class KubernetesLauncher:
     # Observing
 
     def _on_change(self, item: Object, is_gone: bool) -> None:
+        is_new = self._known.get(item["metadata"]["labels"][names.POD]) is None
+        is_old = is_new and item.get("status", {}).get("phase") == "Failed"  # of an earlier run
+        if not is_gone and not is_old:
+            self._nodes.note_pod(item)
         if self._known.note(item, is_gone):
             self._wake()
 

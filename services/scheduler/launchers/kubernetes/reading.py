@@ -16,13 +16,11 @@ from drivetrain_schemas.pods import PodExit
 from services.scheduler.core.pods import EndKind, EndReason, Sight
 from services.scheduler.launchers.kubernetes import names
 from services.scheduler.launchers.kubernetes.manifest import CONTAINER, INIT_CONTAINER
-from services.scheduler.launchers.kubernetes.starts import reason_of
+from services.scheduler.launchers.kubernetes.starts import REFUSED, reason_of
 
 _SIGNALS = 128
 # The command of the container could not be started.
 _NOT_STARTED = frozenset({"StartError", "ContainerCannotRun"})
-# The kubelet refused the pod: nothing was free after all, or a device was not healthy.
-_REFUSED = ("OutOf", "UnexpectedAdmissionError", "NodeAffinity", "NodePorts", "Topology")
 # The kubelet's own reasons to end a pod that did nothing wrong.
 _TAKEN = frozenset({"Preempting", "Shutdown", "NodeShutdown", "Terminated", "NodeLost"})
 # The kubelet has started again and has no record of the container.
@@ -121,7 +119,7 @@ def _explained(pod: Mapping[str, Any], terminated: Mapping[str, Any]) -> EndReas
         return reason_of(EndKind.FAILED, detail)
     if disruption := why_disrupted(pod):
         return disruption
-    if word.startswith(_REFUSED):
+    if word.startswith(REFUSED):
         return reason_of(EndKind.DISRUPTED, f"the node did not accept the pod ({word}): {said}")
     if terminated.get("reason") == _LOST_CONTAINER:
         return reason_of(EndKind.DISRUPTED, "the node was restarted, or lost the pod's container")

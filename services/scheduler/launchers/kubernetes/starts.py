@@ -22,7 +22,12 @@ _BAD_IMAGE_REASONS = frozenset({"InvalidImageName", "ErrImageNeverPull", "ImageI
 _CONTAINER_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError"})
 _IMAGE_SECONDS = 120.0
 _CONTAINER_SECONDS = 60.0
-_UNSCHEDULABLE_SECONDS = 60.0
+# Pods of jobs go to one node, so nothing but a moment is to be gained by waiting for it, unless
+# the cluster is ending others there for it.
+_UNSCHEDULABLE_SECONDS = 10.0
+_PREEMPTING_SECONDS = 60.0
+# The kubelet refused the pod: nothing was free after all, or a device was not healthy.
+REFUSED = ("OutOf", "UnexpectedAdmissionError", "NodeAffinity", "NodePorts", "Topology")
 # Nothing is wrong for so long while nobody says anything.
 _SILENT_SECONDS = 3.0
 MAX_DETAIL = 1000
@@ -54,13 +59,23 @@ def why_stuck(pod: Mapping[str, Any]) -> Stuck | None:
             waiting = (container.get("state") or {}).get("waiting")
             if waiting and (found := _of_container(waiting, container.get("image", ""))):
                 return found
-    for condition in status.get("conditions") or ():
-        if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
-            why = condition.get("message", "")
-            detail = f"the cluster's scheduler cannot place the pod on its node: {why}"
-            cause, by = WaitCause.NOT_SCHEDULED, _scheduler_of(pod)
-            return _stuck(cause, _UNSCHEDULABLE_SECONDS, EndKind.DISRUPTED, detail, by)
+    why = unscheduled(pod)
+    if why is not None:
+        is_preempting = bool(status.get("nominatedNodeName"))
+        seconds = _PREEMPTING_SECONDS if is_preempting else _UNSCHEDULABLE_SECONDS
+        detail = f"the cluster's scheduler cannot place the pod on its node: {why}"
+        cause, by = WaitCause.NOT_SCHEDULED, _scheduler_of(pod)
+        return _stuck(cause, seconds, EndKind.DISRUPTED, detail, by)
     return _of_order(pod)
+
+
+def unscheduled(pod: Mapping[str, Any]) -> str | None:
+    """Why the cluster's scheduler found no place for it, in its words; None where it did not say
+    so."""
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition.get("reason") == "Unschedulable":
+            return condition.get("message") or "Unschedulable"
+    return None
 
 
 def _of_order(pod: Mapping[str, Any]) -> Stuck | None:

@@ -8,6 +8,7 @@ from services.scheduler.launchers.kubernetes.ends import Ends
 from services.scheduler.launchers.kubernetes.launcher import KubernetesLauncher
 from services.scheduler.launchers.kubernetes.names import platform_of
 from services.scheduler.launchers.kubernetes.node_source import KubernetesNodes
+from services.scheduler.launchers.kubernetes.others import OtherPods
 from services.scheduler.settings import SchedulerSettings
 
 _NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -25,7 +26,8 @@ def build(settings: SchedulerSettings) -> tuple[KubernetesLauncher, KubernetesNo
         settings.object_store_url, settings.object_store_endpoint_url or "", settings.topic_prefix
     )
     rules = settings.pod_rules(namespace, platform, settings.cancel_notice_seconds)
-    nodes = KubernetesNodes(api, settings.node_rules(), settings.kubernetes_node_selector)
+    others = OtherPods(api, platform)
+    nodes = KubernetesNodes(api, settings.node_rules(), settings.kubernetes_node_selector, others)
     return KubernetesLauncher(api, rules, Ends(store), nodes), nodes
 
 

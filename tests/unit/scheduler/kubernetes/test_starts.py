@@ -104,6 +104,13 @@ def test_one_that_runs_waits_for_nothing() -> None:
     assert why_stuck(on_node(made(SPEC, containerStatuses=[container(running={})]))) is None
 
 
+def test_a_place_is_waited_for_only_while_the_cluster_ends_others_for_it() -> None:
+    conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    stuck = why_stuck(made(SPEC, conditions=conditions))
+    preempting = why_stuck(made(SPEC, conditions=conditions, nominatedNodeName="n1"))
+    assert (stuck.patience_seconds, preempting.patience_seconds) == (10, 60)
+
+
 @pytest.mark.parametrize(
     ("code", "message", "want"),
     [
