@@ -7,7 +7,11 @@ from pydantic import Field
 
 from services.runtime.settings import Settings
 from services.scheduler.launchers.kubernetes import quantities
-from services.scheduler.launchers.kubernetes.cluster import NodeRules, PodRules
+from services.scheduler.launchers.kubernetes.cluster import (
+    UNHEALTHY_CONDITIONS,
+    NodeRules,
+    PodRules,
+)
 
 ObjectName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
 LabelName = Annotated[
@@ -58,6 +62,10 @@ class KubernetesSettings(Settings):
     )
     kubernetes_tolerations: tuple[dict[str, Any], ...] = Field(
         default=(), description="of the pods, as Kubernetes writes them"
+    )
+    kubernetes_unhealthy_conditions: tuple[str, ...] = Field(
+        default=UNHEALTHY_CONDITIONS,
+        description="of nodes that get nothing new: patterns of type=status",
     )
     kubernetes_run_as_user: Annotated[int, Field(ge=0)] | Literal["image"] = Field(
         default=10001, description="of the pods; image: the image's own"
@@ -111,4 +119,5 @@ class KubernetesSettings(Settings):
             slot_memory=self.kubernetes_slot_memory,
             extra_resources=self.kubernetes_extra_resources,
             tolerations=self.kubernetes_tolerations,
+            unhealthy_conditions=self.kubernetes_unhealthy_conditions,
         )

@@ -71,6 +71,14 @@ async def test_nodes_that_come_close_and_go_are_reported_at_once(cluster: Cluste
         await found(name, unschedulable="cordoned")
         patch_node(cluster, name, {"unschedulable": False})
         await found(name, unschedulable="")
+        patch = {"type": "GpuHealthy", "status": "False", "message": "XID 79"}
+        headers = {"Content-Type": "application/strategic-merge-patch+json"}
+        cluster.control_plane.http.patch(
+            f"/api/v1/nodes/{name}/status",
+            json={"status": {"conditions": [patch]}},
+            headers=headers,
+        ).raise_for_status()
+        await found(name, unschedulable="GpuHealthy: XID 79")
         cluster.control_plane.http.delete(f"/api/v1/nodes/{name}").raise_for_status()
         await found(name)
 

@@ -27,6 +27,7 @@ from services.scheduler.core.occupancy import Occupancy
 from services.scheduler.core.reasons import (
     Waiting,
     limited,
+    not_counted,
     why_behind,
     why_never,
     why_no_room,
@@ -177,15 +178,19 @@ class _Service:
         places = [(kind.pool, name) for name in types]
         rooms = (self._rooms[place] for place in places if place in self._rooms)
         num_free = max((room.num_free(memory) for room in rooms), default=0)
-        limits = [self._occupancy.why_limited(place, memory) for place in places]
-        return why_not_placed(kind, num_free, limited(limits))
+        return why_not_placed(kind, num_free, self._limits(kind, places))
 
     def _why_no_room(self, kind: Kind) -> tuple[WaitingReason, str]:
-        memory = self._memories[kind]
         places = [(kind.pool, name) for name in self._occupancy.usable_types(kind)]
+        memory = self._memories[kind]
         most = max(self._occupancy.num_fitting(place, memory) for place in places)
-        limits = [self._occupancy.why_limited(place, memory) for place in places]
-        return why_no_room(kind, most, limited(limits))
+        return why_no_room(kind, most, self._limits(kind, places))
+
+    def _limits(self, kind: Kind, places: Sequence[tuple[str, str]]) -> str:
+        """Why slots that nobody holds cannot be used."""
+        memory = self._memories[kind]
+        found = [self._occupancy.why_limited(place, memory) for place in places]
+        return limited(found) + not_counted(kind, self._occupancy)
 
     def _open_types(self, kind: Kind) -> tuple[str, ...]:
         """The device types that a job of this kind could use and that no earlier job waits for."""

@@ -75,10 +75,10 @@ def why_never(kind: Kind, occupancy: Occupancy) -> tuple[WaitingReason, str]:
     """What is missing until a node is added."""
     what = f"{kind.device_type} devices" if kind.device_type else "devices of one type"
     detail = f"pool {kind.pool} has {occupancy.most_slots(kind)} {what}, {kind.devices} are needed"
-    return WaitingReason.POOL_WITHOUT_NODES, detail + _not_counted(kind, occupancy)
+    return WaitingReason.POOL_WITHOUT_NODES, detail + not_counted(kind, occupancy)
 
 
-def _not_counted(kind: Kind, occupancy: Occupancy) -> str:
+def not_counted(kind: Kind, occupancy: Occupancy) -> str:
     """The pool's nodes that accept no runs at the moment, and why."""
     closed = occupancy.closed.get((kind.pool, kind.device_type), ())
     named = ", ".join(f"{node.node_id} ({node.unschedulable})" for node in closed[:MAX_NAMED_NODES])

@@ -136,3 +136,10 @@ def test_ever_more_different_memories_are_rounded_up() -> None:
     snapshot = masked({"n1": NodeRoom(has(64, 8))}, [make_node("n1", 64)], jobs)
     assert len(granted(snapshot)) == 3
     assert len(granted(masked({"n1": NodeRoom(has(64, 8))}, [make_node("n1", 64)], jobs[1:]))) == 7
+
+
+def test_nodes_that_accept_nothing_are_named_with_their_words() -> None:
+    nodes = [make_node("n1"), make_node("n2", unschedulable="DiskPressure: it is full")]
+    held = [Holding("job_h", "alloc_h", (Slot("n1", 0), Slot("n1", 1)))]
+    snapshot = masked({"n1": NodeRoom(has())}, nodes, [make_job("a")], held)
+    assert waits(snapshot)["job_a"][1].endswith("; not counted: n2 (DiskPressure: it is full)")

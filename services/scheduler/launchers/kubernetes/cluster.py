@@ -26,6 +26,22 @@ class PodRules:
     notice_seconds: float = 30.0
 
 
+# Conditions of nodes, as type=status: those of the kubelet, and those that the health agents of
+# Kubernetes (node-problem-detector) and of clouds set, whose types follow the same forms.
+UNHEALTHY_CONDITIONS = (
+    "*Pressure=True",
+    "*Unavailable=True",
+    "*Unhealthy=True",
+    "*Problem=True",
+    "*Deadlock=True",
+    "ReadonlyFilesystem=True",
+    "Corrupt*=True",
+    "Frequent*=True",
+    "*Ready=False",
+    "*Healthy=False",
+)
+
+
 @dataclass(frozen=True)
 class NodeRules:
     """How a node of the cluster is read: labels, and what a slot is. `spot_label` is key=value."""
@@ -39,3 +55,4 @@ class NodeRules:
     slot_memory: str = "1Gi"
     extra_resources: Mapping[str, str] = field(default_factory=dict)
     tolerations: Sequence[Mapping[str, Any]] = ()
+    unhealthy_conditions: Sequence[str] = UNHEALTHY_CONDITIONS

@@ -14,7 +14,7 @@ from services.scheduler.launchers.kubernetes.api import Api, Object
 from services.scheduler.launchers.kubernetes.cache import Cache
 from services.scheduler.launchers.kubernetes.cluster import NodeRules
 from services.scheduler.launchers.kubernetes.misfits import Misfits, Rejected, rejected
-from services.scheduler.launchers.kubernetes.nodes import is_ready, read_node
+from services.scheduler.launchers.kubernetes.nodes import is_ready, read_node, with_kept_words
 from services.scheduler.launchers.kubernetes.others import OtherPods
 
 log = logs.get()
@@ -131,6 +131,7 @@ class KubernetesNodes:
         try:
             now = None if is_gone else read_node(item, self._rules)
             if now is not None:
+                now = with_kept_words(now, before)
                 has = requests.amounts((item.get("status") or {}).get("allocatable") or {})
                 others = {} if self._others is None else self._others.on(name)
                 room = NodeRoom(has, others)

@@ -1,14 +1,17 @@
 """A Node object as the scheduler's node. Pure.
 
 Labels give pool, device type and topology; allocatable devices (or CPUs) give the slots. A node
-that is cordoned, not ready, being deleted, or has a taint that pods do not tolerate, gets nothing
-new; what runs there runs to its end.
+that is cordoned, not ready, being deleted, unhealthy by a condition, or has a taint that pods do
+not tolerate, gets nothing new; what runs there runs to its end.
 """
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any
 
+from drivetrain_schemas.text import storable
 from services.scheduler.core.model import SHARED, Node
 from services.scheduler.launchers.kubernetes import quantities
 from services.scheduler.launchers.kubernetes.cluster import NodeRules
@@ -21,6 +24,7 @@ _PRODUCT_LABEL = "nvidia.com/gpu.product"
 _MAX_SLOTS = 100_000
 _MAX_NAME = 63
 _MAX_NODE_ID = 128
+_MAX_WORDS = 300
 
 
 def read_node(found: Mapping[str, Any], rules: NodeRules) -> Node | None:
@@ -53,13 +57,37 @@ def why_closed(found: Mapping[str, Any], rules: NodeRules) -> str:
         return "not ready"
     if spec.get("unschedulable", False):
         return "cordoned"
+    unhealthy = _unhealthy(found, rules)
+    if unhealthy:
+        return unhealthy
     taint = kept_away_by(spec.get("taints") or (), rules.tolerations)
     return "" if taint is None else f"taint {taint}"
+
+
+def with_kept_words(node: Node, before: Node | None) -> Node:
+    """While a node has one condition its first words stay: each change of them is an event, and
+    agents count and tell the time in theirs."""
+    name, has_words, _ = node.unschedulable.partition(": ")
+    if before is not None and has_words and before.unschedulable.startswith(f"{name}: "):
+        return replace(node, unschedulable=before.unschedulable)
+    return node
 
 
 def is_ready(found: Mapping[str, Any]) -> bool:
     conditions = (found.get("status") or {}).get("conditions") or ()
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _unhealthy(found: Mapping[str, Any], rules: NodeRules) -> str:
+    """The first condition by which the kubelet or an agent calls the node unhealthy, in its
+    words."""
+    for each in (found.get("status") or {}).get("conditions") or ():
+        state = f"{each['type']}={each['status']}"
+        if any(fnmatchcase(state, pattern) for pattern in rules.unhealthy_conditions):
+            message = each.get("message") or each.get("reason") or ""
+            words = f"{each['type']}: {message}" if message else str(each["type"])
+            return storable(words[:_MAX_WORDS])
+    return ""
 
 
 def _slots(
