@@ -23,6 +23,7 @@ FLEET = board(
             ),
             line(
                 "Devices by state",
+                "no_room: free, but other pods use what it needs. "
                 "closed: free, on a node that accepts nothing. unreachable: held, "
                 "on a node that does not answer.",
                 "short",

@@ -23,7 +23,7 @@ WAIT_SECONDS = Histogram(
 )
 DEVICES = Gauge(
     "drivetrain_scheduler_devices",
-    "Devices by state (free, closed, held, unreachable) and holder (none, job, trial).",
+    "Devices by state (free, no_room, closed, held, unreachable) and holder (none, job, trial).",
     ["pool", "device_type", "state", "holder"],
 )
 RECOVERY_SECONDS = Histogram(

@@ -71,8 +71,11 @@ def devices(occupancy: Occupancy, jobs: Mapping[str, JobRow]) -> Mapping[DeviceL
             num_held = sum(number < node.num_slots for number in numbers)
             counts[node.pool, node.device_type, state, holder] += num_held
             num_idle -= num_held
+        num_left = occupancy.num_left(node, num_idle) if node.is_schedulable else num_idle
         idle = "free" if node.is_schedulable else "closed"
-        counts[node.pool, node.device_type, idle, "none"] += num_idle
+        counts[node.pool, node.device_type, idle, "none"] += num_left
+        if num_left < num_idle:
+            counts[node.pool, node.device_type, "no_room", "none"] += num_idle - num_left
     return counts
 
 

@@ -121,6 +121,12 @@ class Occupancy:
                     room[node.pool, node.device_type] += number
         return room[place]
 
+    def num_left(self, node: Node, limit: int) -> int:
+        """Of so many slots of the node: how many a pod may have that asks for no memory."""
+        if self.mask is None:
+            return limit
+        return self.mask.most_slots(node, 0, self.ours.get(node.node_id, _NOTHING), limit)
+
     def why_limited(self, place: Place, slot_memory: int) -> Sequence[str]:
         """Why free slots of this place cannot be used, by node."""
         found = self._limited.get((place, slot_memory))

@@ -7,6 +7,7 @@ from prometheus_client import REGISTRY
 from drivetrain_schemas.envelope import Cause
 from drivetrain_schemas.jobs import JobState, TrialOf
 from services.scheduler.core.cycle import decide
+from services.scheduler.core.mask import Mask, NodeRoom, Request
 from services.scheduler.core.retries import Tries
 from services.scheduler.measures import Measures, devices
 from services.scheduler.state import State
@@ -53,6 +54,19 @@ def test_every_device_is_in_one_state_with_what_holds_it() -> None:
         ("gpus", "h100", "free", "none"): 1,
         ("gpus", "h100", "unreachable", "job"): 1,
         ("gpus", "h100", "closed", "none"): 1,
+    }
+
+
+def test_devices_that_others_leave_no_room_for_are_not_free() -> None:
+    cpu = Request({"cpu": 1000})
+    mask = Mask({"n1": NodeRoom({"cpu": 4000}, {"cpu": 1500})}, cpu, cpu)
+    held = make_snapshot(NODES, holdings=[make_holding("a", ("n1", 0))]).occupancy
+    found = devices(replace(held, mask=mask), {})
+    assert {labels[2]: number for labels, number in found.items() if number} == {
+        "held": 1,
+        "free": 1,
+        "no_room": 2,
+        "closed": 2,
     }
 
 

@@ -156,3 +156,18 @@ async def test_a_pod_of_no_run_is_deleted_while_nothing_else_lives(
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
+
+
+async def test_a_pod_that_the_node_refuses_is_remembered_and_one_of_an_earlier_run_is_not() -> None:
+    server = Server(node(**{"nvidia.com/gpu": "8"}))
+    first, second = (server.pods[name] for name in NAMES)
+    refused = {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough cpu"}
+    second["status"] = refused  # before this scheduler looked for the first time
+    launcher, nodes = make_launcher(server)
+    await nodes.nodes()
+    await launcher.observe(REFS)
+    assert nodes.mask().rooms["n1"].misfit is None
+    metadata = {**first["metadata"], "resourceVersion": "2"}
+    server.pods[NAMES[0]] = {**first, "metadata": metadata, "status": refused}
+    await launcher.observe(REFS)
+    assert "OutOfcpu: Node didn't have enough cpu" in nodes.mask().rooms["n1"].misfit.detail
