@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from drivetrain_schemas.jobs import WaitingReason
 from services.scheduler.core.cycle import MAX_MEMORIES, decide
-from services.scheduler.core.mask import Mask, Misfit, NodeRoom, Request
+from services.scheduler.core.mask import Mask, Misfit, NodeRoom, Request, added
 from services.scheduler.core.model import Holding, Slot
 from tests.unit.scheduler.builders import NOW, make_job, make_node, make_snapshot
 
@@ -143,3 +145,41 @@ def test_nodes_that_accept_nothing_are_named_with_their_words() -> None:
     held = [Holding("job_h", "alloc_h", (Slot("n1", 0), Slot("n1", 1)))]
     snapshot = masked({"n1": NodeRoom(has())}, nodes, [make_job("a")], held)
     assert waits(snapshot)["job_a"][1].endswith("; not counted: n2 (DiskPressure: it is full)")
+
+
+@st.composite
+def shared_fleets(draw):
+    """Nodes that others use in part, with jobs that hold slots and jobs that wait."""
+    nodes = [make_node(f"n{each}", draw(st.integers(1, 6))) for each in range(3)]
+    rooms = {
+        node.node_id: NodeRoom(
+            has(draw(st.integers(0, 6)), draw(st.integers(0, 6))),
+            cpus(draw(st.integers(0, 30)) / 10),
+            draw(st.sampled_from([None, Misfit({}, "no"), Misfit(SHARED.of(2), "no")])),
+        )
+        for node in nodes
+    }
+    memory = st.none() | st.integers(1, 6 * 2**30)
+    jobs = [
+        make_job(str(each), draw(st.integers(1, 6)), each, memory_bytes=draw(memory))
+        for each in range(draw(st.integers(0, 6)))
+    ]
+    return masked(rooms, nodes, jobs)
+
+
+@given(shared_fleets())
+def test_what_is_granted_fits_beside_others_and_every_other_job_has_a_reason(snapshot) -> None:
+    decision = decide(snapshot, NOW)
+    kinds = {job.job_id: job.kind for job in snapshot.queue}
+    mask = snapshot.occupancy.mask
+    used: dict[str, dict[str, int]] = {}
+    for grant in decision.grants:
+        request = SHARED.with_memory(kinds[grant.job_id].slot_memory)
+        for node_id in {slot.node_id for slot in grant.slots}:
+            number = sum(slot.node_id == node_id for slot in grant.slots)
+            used[node_id] = added(used.get(node_id, {}), request.of(number))
+    for node_id, ours in used.items():
+        assert min(mask.rooms[node_id].left(ours).values()) >= 0
+        assert mask.rooms[node_id].misfit != Misfit({}, "no")
+    waiting = {job.job_id for each in decision.waiting for job in each.jobs}
+    assert waiting | {grant.job_id for grant in decision.grants} == kinds.keys()
