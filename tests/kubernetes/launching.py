@@ -166,13 +166,13 @@ class Cluster:
         self._apis: list[Api] = []
 
     async def launcher(
-        self, ends: ObjectStore | None = None, **rules: Any
+        self, ends: ObjectStore | None = None, node_selector: str = "", **rules: Any
     ) -> tuple[KubernetesLauncher, KubernetesNodes]:
         """One without any state yet, as after a start of the scheduler."""
         api = await api_of(self._kubeconfig)
         self._apis.append(api)
         others = OtherPods(api, PodRules.platform)
-        nodes = KubernetesNodes(api, NodeRules(), f"test={self.namespace}", others)
+        nodes = KubernetesNodes(api, NodeRules(), node_selector, others)
         given = {"image": "drivetrain/training", "namespace": self.namespace, **rules}
         launcher = KubernetesLauncher(api, PodRules(**given), Ends(ends or self.store), nodes)
         return launcher, nodes

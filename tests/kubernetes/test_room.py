@@ -116,7 +116,7 @@ class Shared:
 
 
 async def opened(cluster: Cluster, database: OpenDatabase) -> AsyncIterator[Shared]:
-    launcher, nodes = await cluster.launcher()
+    launcher, nodes = await cluster.launcher(node_selector=f"test={cluster.namespace}")
     world = World(await database("scheduler"), launcher, nodes=[])
     world.clock = SystemClock()
     world.platform = replace(world.platform, clock=world.clock)
