@@ -1,5 +1,7 @@
 """What checkpoints hold of one rank: the named objects, random numbers, the position in the data.
 
+Within an accumulation of gradients also these, which each rank has of its own.
+
 Output: a JSON tree, and tensors that are the memory of the objects themselves. Input, on a resume:
 the same, as it was stored. Data parallelism keeps modules, optimizers and schedules equal on all
 ranks, so they are stored by rank 0 alone.
@@ -8,15 +10,19 @@ ranks, so they are stored by rank 0 alone.
 import json
 import logging
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drivetrain import rng, tree
 from drivetrain.errors import CheckpointMismatch, NotStorable
 from drivetrain.parallel import World, unwrap
+from drivetrain.pending_gradients import PendingGradients, restore
 from drivetrain.tensor_files import Tensors
+
+if TYPE_CHECKING:
+    import torch
 
 MAX_STATE_BYTES = 16 * 2**20
 TOO_MUCH, LESS = "run.state holds more than 16 MiB", "keep long lists as arrays or in files"
@@ -50,6 +56,7 @@ class HeldState:
     def __init__(self, world: World) -> None:
         self._world = world
         self._things: dict[str, Any] = {}
+        self._gradients = PendingGradients()
 
     def holds_own_state(self, moment: Moment) -> bool:
         """Whether the script keeps something that is neither a model nor what trains it."""
@@ -64,6 +71,8 @@ class HeldState:
             thing = unwrap(thing)
             _refuse_unstorable(name, thing)
             self._things[name] = thing
+        for name, optimizer in self._optimizers(things).items():
+            self._gradients.watch(name, optimizer)
 
     def check(self, moment: Moment) -> None:
         """Refuse now what a save would refuse later, and too much. Copies nothing."""
@@ -103,6 +112,8 @@ class HeldState:
                 if self._world.rank == 0 or not is_replicated(thing)
             },
         }
+        if gradients := self._gradients.of(self._optimizers(self._things)):
+            state["gradients"] = tree.encode(gradients, "gradients", tensors)
         return state, tensors.tensors
 
     def load(self, first: Stored, own: Stored, has_own: bool) -> Moment:
@@ -123,11 +134,21 @@ class HeldState:
             _logger.warning("the checkpoint also holds %s", ", ".join(sorted(forgotten)))
         if has_own:
             rng.set_state(tree.decode(own.document["rng"], own.tensors))
+            gradients = tree.decode(own.document.get("gradients", {}), own.tensors)
+            for name, optimizer in self._optimizers(gradients).items():
+                restore(optimizer, gradients[name])
         document = first.document
         moved = own.document.get("on_device", ())
         tensors = own.tensors | {name: own.tensors[name].to(self._world.device) for name in moved}
         loop = tree.decode(own.document.get("loop", {}), tensors)
         return Moment(document["step"], document["epoch"], document["batches"], loop)
+
+    def _optimizers(self, names: Iterable[str]) -> "dict[str, torch.optim.Optimizer]":
+        """Those of the held objects with these names that are optimizers."""
+        from torch.optim import Optimizer
+
+        held = {name: self._things[name] for name in names if name in self._things}
+        return {name: thing for name, thing in held.items() if isinstance(thing, Optimizer)}
 
 
 def _refuse_unstorable(name: str, thing: Any) -> None:
