@@ -10,10 +10,16 @@ import os
 import signal
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 from services.runtime import processes
 
 POLL_S = 0.02
+
+Pid = Annotated[int, Field(gt=0, lt=2**31)]
+"""As it is read from a file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ from rich.table import Table
 from services.runtime import cgroups
 from services.runtime.disk import fullest, warning
 from services.standalone.home import Home, holder_of
-from services.standalone.identity import ProcessIdentity, is_alive, send_signal, wait_gone
+from services.standalone.identity import is_alive, send_signal, wait_gone
 from services.standalone.options import Options
+from services.standalone.record import Row, read_record
 
 EXIT_NOT_READY = 1
 EXIT_NOT_RUNNING = 4
@@ -32,25 +33,6 @@ COLOURS = {"ready": "green", "done": "green", "outside": "green", "failed": "red
 def read_status(home: Home, now: datetime) -> dict[str, Any]:
     """Every part with its state, pid, restarts, port and uptime."""
     holder = holder_of(home)
-    parts = _read_state(home) if holder or home.state.exists() else []
-    for part in parts:
-        recorded = part.get("pid")
-        alive = recorded and is_alive(
-            ProcessIdentity(part["pid"], part["start_ticks"], part["boot_id"])
-        )
-        if holder is None and part["state"] not in ("outside", "failed"):
-            # Processes of a killed platform may still run; the next start ends them.
-            part["state"] = "left over" if alive else "stopped"
-        elif part["state"] == "ready" and not alive:
-            # The supervisor has not recorded its end: on a full disk it cannot.
-            part["state"] = "restarting"
-        part["pid"] = part["pid"] if alive else None
-        started = part.get("started_at") if alive else None
-        part["uptime_s"] = (
-            round((now - datetime.fromisoformat(started)).total_seconds()) if started else None
-        )
-        for name in ("start_ticks", "boot_id"):
-            part.pop(name, None)
     path, disk = fullest(home.root) if home.root.is_dir() else (home.root, None)
     return {
         "home": str(home.root),
@@ -60,7 +42,9 @@ def read_status(home: Home, now: datetime) -> dict[str, Any]:
         "is_running": holder is not None,
         "pid": holder.identity.pid if holder else None,
         "since": holder.since if holder else None,
-        "parts": parts,
+        "parts": [
+            _part(row, now, is_running=holder is not None) for row in read_record(home.state).rows
+        ],
     }
 
 
@@ -92,13 +76,26 @@ def stop(options: Options) -> int:
     return EXIT_NOT_READY
 
 
-def _read_state(home: Home) -> list[dict[str, Any]]:
-    try:
-        parts = json.loads(home.state.read_text())["parts"]
-    except (FileNotFoundError, ValueError, KeyError):
-        return []
-    assert isinstance(parts, list)
-    return parts
+def _part(row: Row, now: datetime, *, is_running: bool) -> dict[str, Any]:
+    alive = row.identity is not None and is_alive(row.identity)
+    started = row.started_at if alive else None
+    uptime = now - datetime.fromisoformat(started) if started else None
+    return {
+        **row.model_dump(exclude_unset=True, exclude={"start_ticks", "boot_id"}),
+        "state": _state(row, alive=alive, is_running=is_running),
+        "pid": row.pid if alive else None,
+        "uptime_s": round(uptime.total_seconds()) if uptime else None,
+    }
+
+
+def _state(row: Row, *, alive: bool, is_running: bool) -> str:
+    if not is_running and row.state not in ("outside", "failed"):
+        # Processes of a killed platform may still run; the next start ends them.
+        return "left over" if alive else "stopped"
+    if row.state == "ready" and not alive:
+        # The supervisor has not recorded its end: on a full disk it cannot.
+        return "restarting"
+    return row.state or "unknown"
 
 
 def _print_table(content: dict[str, Any]) -> None:
@@ -117,11 +114,11 @@ def _print_table(content: dict[str, Any]) -> None:
     for part in content["parts"]:
         state = part["state"]
         colour = COLOURS.get(state, "yellow")
-        if state == "not ready":
-            state += f" since {datetime.fromisoformat(part['since']):%H:%M:%S} UTC"
+        if state == "not ready" and (since := part.get("since")):
+            state += f" since {datetime.fromisoformat(since):%H:%M:%S} UTC"
         table.add_row(
-            part["name"],
-            f"[{colour}]{state}[/{colour}]",
+            escape(part["name"]),
+            f"[{colour}]{escape(state)}[/{colour}]",
             *(_cell(part.get(name)) for name in ("pid", "restarts", "port")),
             _duration(part.get("uptime_s")),
         )

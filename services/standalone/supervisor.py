@@ -22,6 +22,7 @@ from services.standalone.files import write_private
 from services.standalone.identity import ProcessIdentity, end_process, identify
 from services.standalone.logs import rotate_log
 from services.standalone.parts import Layer
+from services.standalone.record import read_record
 
 CARE_S = 5.0
 LEFTOVER_STOP_S = 10.0
@@ -192,17 +193,10 @@ async def end_leftovers(state_file: Path) -> tuple[str, ...]:
 
 
 def _recorded_children(state_file: Path) -> dict[str, ProcessIdentity]:
-    try:
-        content = json.loads(state_file.read_text())
-    except (FileNotFoundError, ValueError):
+    record = read_record(state_file)
+    if record.home != _place(state_file.parent):
         return {}
-    if content.get("home") != _place(state_file.parent):
-        return {}
-    return {
-        row["name"]: ProcessIdentity(row["pid"], row["start_ticks"], row["boot_id"])
-        for row in content.get("parts", ())
-        if row.get("pid")
-    }
+    return {row.name: row.identity for row in record.rows if row.identity}
 
 
 def _place(directory: Path) -> dict[str, int]:

@@ -417,8 +417,7 @@ async def test_the_next_start_ends_what_is_left_and_nothing_else(tmp_path: Path)
     ]
     home, copy, moved = (tmp_path / name for name in ("home", "copy", "moved"))
     home.mkdir()
-    place = {"device": home.stat().st_dev, "inode": home.stat().st_ino}
-    (home / "state.json").write_text(json.dumps({"home": place, "parts": rows}))
+    write_record(home, rows)
     shutil.copytree(home, copy)
     assert await end_leftovers(copy / "state.json") == ()
     assert is_alive(left_id)
@@ -488,11 +487,36 @@ async def test_a_part_that_stops_to_answer_is_not_called_ready(
     await supervisor.stop()
 
 
-@pytest.mark.parametrize("content", [None, "", "{", '{"parts": []}'])
-async def test_without_a_record_nothing_is_ended(tmp_path: Path, content: str | None) -> None:
+@pytest.mark.parametrize(
+    "content", [None, b"", b"{", b"\xff", b"[]", b"null", b"1", b'{"parts": []}', b"[" * 100_000]
+)
+async def test_without_a_record_nothing_is_ended(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
-        (tmp_path / "state.json").write_text(content)
+        (tmp_path / "state.json").write_bytes(content)
     assert await end_leftovers(tmp_path / "state.json") == ()
+
+
+@pytest.mark.parametrize("parts", [1, None, "kafka", {"name": "kafka"}])
+async def test_a_record_without_a_list_of_parts_ends_nothing(tmp_path: Path, parts: object) -> None:
+    write_record(tmp_path, parts)
+    assert await end_leftovers(tmp_path / "state.json") == ()
+
+
+async def test_a_damaged_row_keeps_no_other_part_from_being_ended(tmp_path: Path) -> None:
+    left = start_python("import signal; signal.pause()")
+    identity = identify(left.pid)
+    assert identity is not None
+    whole = asdict(identity)
+    damaged = [
+        *(None, 1, [], {}, {"pid": left.pid}),
+        {"name": "cost", "pid": left.pid},
+        *({"name": "cost", **whole, "pid": pid} for pid in (str(left.pid), True, -1, 0, 10**300)),
+        {"name": "hpo", **whole, "start_ticks": None},
+    ]
+    write_record(tmp_path, [*damaged, {"name": "metrics", "since": 5, "port": [], **whole}])
+    assert await end_leftovers(tmp_path / "state.json") == ("metrics",)
+    assert left.wait(1) == -signal.SIGTERM
+    left.communicate()
 
 
 async def test_a_log_over_its_limit_is_truncated_while_the_child_writes(tmp_path: Path) -> None:
@@ -612,6 +636,12 @@ def start_pod(pods: Path, pod_id: str, *, stops: bool) -> "subprocess.Popen[byte
     root = Path(__file__).parents[3]
     environment = os.environ | {MARKER: marker_of(directory), "PYTHONPATH": str(root)}
     return subprocess.Popen([sys.executable, "-c", code], cwd=directory, env=environment)
+
+
+def write_record(directory: Path, parts: object) -> None:
+    """As a platform in this directory would have recorded it."""
+    place = {"device": directory.stat().st_dev, "inode": directory.stat().st_ino}
+    (directory / "state.json").write_text(json.dumps({"home": place, "parts": parts}))
 
 
 def read_state(directory: Path) -> list[dict[str, object]]:
