@@ -14,6 +14,7 @@ from pathlib import Path
 from services.standalone.listeners import listener_on
 
 FIRST, LAST = 20_000, 32_000
+HIGHEST = 65_535
 NUM_TRIES = 200
 
 
@@ -80,10 +81,14 @@ def choose_ports(
 
 
 def _read(file: Path) -> dict[str, int]:
+    """Those of the last start; one that is no port counts as unknown."""
     try:
         content = json.loads(file.read_text())
     except (FileNotFoundError, ValueError):
         return {}
     if not isinstance(content, dict):
         return {}
-    return {name: port for name, port in content.items() if isinstance(port, int)}
+    # A bool is an int, but no port.
+    return {
+        name: port for name, port in content.items() if type(port) is int and 1 <= port <= HIGHEST
+    }

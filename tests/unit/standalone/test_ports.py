@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.standalone.ports import PortTaken, choose_ports, free_port
+from services.standalone.ports import FIRST, LAST, PortTaken, choose_ports, free_port
 
 
 def always_free(port: int) -> bool:
@@ -89,6 +89,18 @@ def test_a_damaged_file_is_ignored(tmp_path: Path, damage: str) -> None:
     file = tmp_path / "ports.json"
     file.write_text(damage)
     assert set(choose_ports(file, ("kafka",), {}, is_free=always_free)) == {"kafka"}
+
+
+@pytest.mark.enable_socket
+@pytest.mark.parametrize("damage", ["92345", "65536", "0", "-1", "true", "1e4", '"9092"', "null"])
+def test_a_damaged_port_counts_as_unknown_and_the_others_stay(tmp_path: Path, damage: str) -> None:
+    file = tmp_path / "ports.json"
+    kept = free_port()
+    file.write_text(f'{{"kafka": {damage}, "postgres": {kept}}}')
+    chosen = choose_ports(file, ("kafka", "postgres"), {})
+    assert FIRST <= chosen["kafka"] <= LAST
+    assert chosen["postgres"] == kept
+    assert json.loads(file.read_text()) == chosen
 
 
 def test_no_free_port_at_all_is_an_error(tmp_path: Path) -> None:
