@@ -14,7 +14,7 @@ from pathlib import Path
 
 from drivetrain_schemas.access import ACCESS
 from drivetrain_schemas.topics import SERVICES
-from services.standalone.files import write_private
+from services.standalone.files import as_texts, write_private
 from services.standalone.roles import READER
 
 NUM_BYTES = 32
@@ -41,7 +41,7 @@ class Credentials:
 
 def load_or_create(path: Path) -> Credentials:
     try:
-        found = Credentials(**json.loads(path.read_text()))
+        found = _checked(Credentials(**json.loads(path.read_text())))
         credentials = _completed(found)
     except FileNotFoundError:
         found, credentials = None, _completed(_created())
@@ -52,6 +52,14 @@ def load_or_create(path: Path) -> Credentials:
     if credentials != found:
         write_private(path, json.dumps(asdict(credentials), indent=2) + "\n")
     return credentials
+
+
+def _checked(found: Credentials) -> Credentials:
+    values = asdict(found)
+    for name in ("kafka_users", "postgres_roles"):
+        as_texts(values.pop(name))
+    as_texts(values)
+    return found
 
 
 def _created() -> Credentials:

@@ -1,6 +1,7 @@
 """Small files that only their owner may read, written whole or not at all."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 
@@ -18,3 +19,13 @@ def write_private(path: Path, text: str) -> None:
         # On a full disk the space is needed.
         partial.unlink(missing_ok=True)
         raise
+
+
+def as_texts(content: object) -> dict[str, str]:
+    """What a file must say: a text for each name. Raises TypeError."""
+    if not isinstance(content, Mapping):
+        raise TypeError("not an object")
+    for name, value in content.items():
+        if not isinstance(value, str):
+            raise TypeError(f"{name!r} is not a text")
+    return dict(content)

@@ -10,7 +10,7 @@ import json
 
 from services.runtime.errors import PlatformError
 from services.runtime.stores import initialise
-from services.standalone.files import write_private
+from services.standalone.files import as_texts, write_private
 from services.standalone.home import Home
 
 _OWN = "in the data directory"  # which may be moved as a whole
@@ -34,7 +34,7 @@ def store_id(home: Home, url: str, endpoint_url: str | None) -> str:
 
 def _read(home: Home) -> dict[str, str]:
     try:
-        return dict(json.loads(home.store.read_text()))
+        return as_texts(json.loads(home.store.read_text()))
     except FileNotFoundError:
         return {}
     except (ValueError, TypeError) as error:

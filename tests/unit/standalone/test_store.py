@@ -73,3 +73,14 @@ def test_a_store_that_cannot_be_created_is_named(home: Home) -> None:
     home.objects.write_text("in the way")
     with pytest.raises(RuntimeError, match="object store"):
         start(home)
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "[1]", "null", '{"in the data directory": 5}', '{"another": ["a"]}']
+)
+def test_a_damaged_record_is_named_and_left_as_it_is(home: Home, damage: str) -> None:
+    start(home)
+    home.store.write_text(damage)
+    with pytest.raises(RuntimeError, match=r"store\.json is damaged"):
+        start(home)
+    assert home.store.read_text() == damage
