@@ -7,6 +7,7 @@ a link, made by the gateway, that opens the pages once in one browser.
 import json
 import urllib.request
 from dataclasses import asdict
+from pathlib import Path
 
 from drivetrain_schemas.access import CLIENT
 from services.standalone.files import write_private
@@ -14,7 +15,7 @@ from services.standalone.parts import Plan
 from services.standalone.roles import READER
 
 
-def write_connection(plan: Plan) -> None:
+def connection_text(plan: Plan) -> str:
     content = {
         "gateway_url": plan.gateway_url,
         "token": plan.credentials.api_token,
@@ -24,13 +25,17 @@ def write_connection(plan: Plan) -> None:
         "object_store_url": plan.object_store_url,
         "home": str(plan.home.root),
     }
-    write_private(plan.home.connection, json.dumps(content, indent=2) + "\n")
+    return json.dumps(content, indent=2) + "\n"
 
 
-def keep_connection(plan: Plan) -> None:
-    """Write it again where somebody has deleted it: without it nobody finds the platform."""
-    if not plan.home.connection.exists():
-        write_connection(plan)
+def keep_connection(file: Path, text: str) -> None:
+    """Write it again where it was deleted or damaged: without it nobody finds the platform."""
+    try:
+        is_whole = file.read_bytes() == text.encode()
+    except FileNotFoundError:
+        is_whole = False
+    if not is_whole:
+        write_private(file, text)
 
 
 def login_link(plan: Plan) -> str:

@@ -15,7 +15,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from services.standalone.identity import ProcessIdentity, identify
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from services.standalone.identity import Pid, ProcessIdentity, identify
 
 # What is in the directory before the credentials are.
 _FIRST_NAMES = frozenset({"lock", "objects", "pods", "logs", "cache"})
@@ -46,6 +48,15 @@ class HomeHeld(RuntimeError):
 @dataclass(frozen=True, slots=True)
 class Holder:
     identity: ProcessIdentity
+    since: str
+
+
+class _LockFile(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    pid: Pid
+    start_ticks: int
+    boot_id: str
     since: str
 
 
@@ -130,7 +141,7 @@ def default_home() -> Path:
 def locked(home: Home) -> Iterator[None]:
     """Hold the data directory; raises `HomeHeld` at once if another process does."""
     descriptor = os.open(home.lock, os.O_RDWR | os.O_CREAT, 0o600)
-    with os.fdopen(descriptor, "r+") as file:
+    with os.fdopen(descriptor, "r+", errors="replace") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -153,7 +164,7 @@ def locked(home: Home) -> Iterator[None]:
 def holder_of(home: Home) -> Holder | None:
     """The process that holds the data directory now, without locking it."""
     try:
-        with home.lock.open("r+") as file:
+        with home.lock.open("r+", errors="replace") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -164,9 +175,9 @@ def holder_of(home: Home) -> Holder | None:
 
 
 def _parse(text: str) -> Holder | None:
+    """None for a damaged lock, and for one that its holder has not written yet."""
     try:
-        content = json.loads(text)
-        identity = ProcessIdentity(content["pid"], content["start_ticks"], content["boot_id"])
-        return Holder(identity, content["since"])
-    except (ValueError, KeyError, TypeError):
+        it = _LockFile.model_validate_json(text)
+    except ValidationError:
         return None
+    return Holder(ProcessIdentity(it.pid, it.start_ticks, it.boot_id), it.since)

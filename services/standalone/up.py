@@ -18,8 +18,9 @@ from typing import Any
 from services.runtime import cgroups
 from services.standalone import jars
 from services.standalone.child import ChildGaveUp, Launch
-from services.standalone.connection import keep_connection, login_link, write_connection
+from services.standalone.connection import connection_text, keep_connection, login_link
 from services.standalone.credentials import load_or_create
+from services.standalone.files import write_private
 from services.standalone.home import Home, HomeHeld, locked
 from services.standalone.kafka_cluster import num_brokers
 from services.standalone.nodes import find_devices, virtual_nodes
@@ -85,7 +86,8 @@ async def _up(options: Options, home: Home, reporter: Reporter, on_up: OnUp | No
     await asyncio.to_thread(_fetch_jars, plan, parts, reporter)
     if asked_to_stop.is_set():
         return stopped
-    write_connection(plan)
+    connection = connection_text(plan)
+    write_private(home.connection, connection)
     members = [Member(part.build(plan), part.layer, part.needs) for part in parts]
     scheduler = next((it.spec.launch for it in members if it.spec.name == "scheduler"), None)
     supervisor = Supervisor(
@@ -95,7 +97,7 @@ async def _up(options: Options, home: Home, reporter: Reporter, on_up: OnUp | No
         partial(_stop_pods, home, scheduler, reporter),
         outside_parts(options),
         reporter.warn,
-        partial(keep_connection, plan),
+        partial(keep_connection, home.connection, connection),
     )
     interrupts.on_second(partial(_kill_all, supervisor, home))
     try:

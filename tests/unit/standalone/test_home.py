@@ -128,3 +128,38 @@ def test_damaged_secrets_are_never_replaced_silently(home: Home, content: str) -
     with pytest.raises(RuntimeError, match="damaged"):
         load_or_create(home.credentials)
     assert home.credentials.read_text() == content
+
+
+@pytest.mark.parametrize("name", ["api_token", "kafka_users", "postgres_roles"])
+def test_a_secret_that_is_no_text_is_damage_and_is_not_shown(home: Home, name: str) -> None:
+    values = asdict(load_or_create(home.credentials))
+    values[name] = {"hpo": 7, "cost": "secret"} if isinstance(values[name], dict) else 7
+    home.credentials.write_text(json.dumps(values))
+    with pytest.raises(RuntimeError, match="damaged") as refusal:
+        load_or_create(home.credentials)
+    assert not {*all_of(Credentials(**values)), "secret"} & {
+        *re.findall(r"[\w-]+", str(refusal.value))
+    }
+    assert json.loads(home.credentials.read_text()) == values
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"\xff\xfe\xff",
+        b"null",
+        b"[]",
+        b'{"pid": 1}',
+        b'{"pid": "1", "start_ticks": 1, "boot_id": "", "since": ""}',
+        b'{"pid": 1, "start_ticks": 1, "boot_id": "", "since": 1}',
+    ],
+)
+def test_a_damaged_lock_still_holds_and_names_nobody(home: Home, damage: bytes) -> None:
+    with locked(home):
+        home.lock.write_bytes(damage)
+        assert holder_of(home) is None
+        with pytest.raises(HomeHeld, match="pid None, running since just now"), locked(home):
+            pass
+    with locked(home):
+        assert holder_of(home) is not None
