@@ -202,6 +202,9 @@ def test_the_scheduler_may_do_what_its_role_says_and_no_more(
         (jobs, "", "events", "create"),
         ("", "", "nodes", "list"),
         ("", "", "nodes", "watch"),
+        # What pods of others request; `seeOtherPods: false` takes it away.
+        ("kube-system", "", "pods", "list"),
+        ("kube-system", "", "pods", "watch"),
     ]
     may_not = [
         (namespace, "", "pods", "create"),
@@ -209,7 +212,8 @@ def test_the_scheduler_may_do_what_its_role_says_and_no_more(
         (jobs, "", "secrets", "get"),
         (jobs, "", "secrets", "list"),
         (jobs, "", "pods/exec", "create"),
-        ("kube-system", "", "pods", "list"),
+        ("kube-system", "", "pods", "get"),
+        ("kube-system", "", "pods", "delete"),
         ("", "", "nodes", "patch"),
     ]
     ask = control_plane

@@ -58,12 +58,25 @@ class Shared:
 
     async def until(self, condition: Callable[[], Awaitable[bool]], seconds: float = 60) -> None:
         """Rounds of the loop, until this is so."""
-        async with asyncio.timeout(seconds):
-            while not await condition():
-                await self.world.fleet.look()
-                self.world.loop.wake()
-                await self.world.loop.round(self.world.platform)
-                await asyncio.sleep(0.1)
+        try:
+            async with asyncio.timeout(seconds):
+                while not await condition():
+                    await self.world.fleet.look()
+                    self.world.loop.wake()
+                    await self.world.loop.round(self.world.platform)
+                    await asyncio.sleep(0.1)
+        except TimeoutError:
+            raise AssertionError(self._as_it_stands()) from None
+
+    def _as_it_stands(self) -> str:
+        state = self.world.loop.state
+        live = [] if state is None else list(state.live_runs.values())
+        path = f"/api/v1/namespaces/{self.cluster.namespace}/pods"
+        pods = self.cluster.control_plane.get(path).json()["items"]
+        shown = self.world.loop.shown
+        waiting = () if shown is None else shown[1].waiting
+        statuses = [(each["metadata"]["name"], each["status"]) for each in pods]
+        return f"live: {live}; waiting: {waiting}; pods: {statuses}"
 
     async def until_runs(self, job_id: str) -> list[str]:
         """On which nodes it runs."""
