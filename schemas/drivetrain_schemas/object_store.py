@@ -77,12 +77,21 @@ def with_fix(problem: str) -> str:
     return f"{problem}: give the CA that signed its certificate as a PEM file in AWS_CA_BUNDLE"
 
 
+# Nothing about the store: an invalid or expired login, or this machine's clock. All come as a 403.
+_ABOUT_THE_CALLER = (
+    *("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"),
+    "RequestTimeTooSkewed",
+)
+
+
 def failure_of_code(code: str, status: int) -> StoreFailure:
     """The failure of an S3 store, from its response."""
     if code in ("NoSuchBucket", "ServiceUnavailable", "SlowDown") or status in (503, 504):
         return StoreFailure.UNAVAILABLE
     if code in ("QuotaExceeded", "XMinioStorageFull", "InsufficientStorage") or status == 507:
         return StoreFailure.FULL
+    if code in _ABOUT_THE_CALLER:
+        return StoreFailure.ERROR
     if status in (401, 403, 405):
         return StoreFailure.READ_ONLY
     return StoreFailure.ERROR

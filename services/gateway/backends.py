@@ -21,8 +21,10 @@ LIMIT_SECONDS = 2.0
 STREAM_SECONDS = 30.0  # for each part of a long answer
 MAX_BYTES = 8 * 1024 * 1024
 # The read token or the address is wrong: for operators to fix, not the caller's mistake.
-_MISCONFIGURED = (401, 421)
-
+_MISCONFIGURED = {
+    401: "it refuses the gateway's read token",
+    421: "it does not know the address by which the gateway asks",
+}
 # Why a service cannot answer, by the code of its 503: its own words may name addresses.
 _REASONS = {
     "store_unavailable": "older data is in the object store, which cannot be read now",
@@ -125,19 +127,21 @@ class Backends:
             raise PartUnavailable(part)
         given = {name: value for name, value in parameters.items() if value is not None}
         address = base.rstrip("/") + path
+        why = None
         try:
             async with self._client.stream(
                 "GET", address, params=given, timeout=STREAM_SECONDS
             ) as response:
                 if response.is_error:
                     await response.aread()
+                    why = _reason(response)
                     _raise_refusal(response)
                 async for line in response.aiter_lines():
                     yield json.loads(line)
         except (httpx.HTTPError, ValueError) as error:
             PARTS_UNAVAILABLE.labels(part).inc()
             log.warning("part unavailable", part=part, path=path, error=repr(error))
-            raise PartUnavailable(part) from error
+            raise PartUnavailable(part, why) from error
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -145,7 +149,10 @@ class Backends:
 
 def _reason(response: httpx.Response) -> str | None:
     """Raises ValueError where the answer is no JSON."""
-    answer = response.json() if response.status_code == 503 else None
+    if response.status_code != 503:
+        failed = f"it answered {response.status_code}" if response.status_code >= 500 else None
+        return _MISCONFIGURED.get(response.status_code, failed)
+    answer = response.json()
     return _REASONS.get(str(answer.get("code"))) if isinstance(answer, dict) else None
 
 

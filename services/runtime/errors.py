@@ -64,8 +64,9 @@ class ConfigurationError(PlatformError):
 
 
 # Postgres by class of SQLSTATE: 08 connections, 25006 read-only after a failover, 40 deadlocks and
-# the like, 53 out of resources, 55P03 a lock not granted, 57 shutting down, 58 its disk. The last
-# one is what asyncpg raises when the server closed an idle connection, or only standbys answer.
+# the like, 42501 a right that its operator has to give (no record is at fault), 53 out of
+# resources, 55P03 a lock not granted, 57 shutting down, 58 its disk. The last one is what asyncpg
+# raises when the server closed an idle connection, or only standbys answer.
 TEMPORARY_ERRORS: tuple[type[BaseException], ...] = (
     TemporaryError,
     OSError,
@@ -74,6 +75,7 @@ TEMPORARY_ERRORS: tuple[type[BaseException], ...] = (
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.TransactionRollbackError,
     asyncpg.InsufficientResourcesError,
+    asyncpg.InsufficientPrivilegeError,
     asyncpg.LockNotAvailableError,
     asyncpg.OperatorInterventionError,
     asyncpg.PostgresSystemError,

@@ -13,6 +13,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
+from drivetrain_schemas.kafka_security import OF_SERVICES, explain
 from services.runtime import decoding, logs
 from services.runtime.bus import Partition, Record
 from services.runtime.errors import KafkaUnavailable
@@ -199,7 +200,8 @@ class KafkaSource:
         try:
             ends = await self._consumer.end_offsets(partitions)
         except (KafkaError, OSError) as error:
-            raise KafkaUnavailable(f"Kafka does not answer: {error!r}") from error
+            problem = explain(error, OF_SERVICES)
+            raise KafkaUnavailable(f"Kafka tells no ends of topics: {problem}") from error
         return {Partition(*tp): offset for tp, offset in ends.items()}
 
 

@@ -161,7 +161,7 @@ async def rebuild(service: Service) -> int:
     except Exception as error:
         if not is_temporary(error):
             raise
-        print(f"not rebuilt, Postgres does not answer: {error!r}", file=sys.stderr)
+        print(f"not rebuilt, Postgres cannot be used: {error!r}", file=sys.stderr)
         return EXIT_FAILED
     log.info("projection dropped", schema=service.name)
     return 0

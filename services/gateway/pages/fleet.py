@@ -55,8 +55,9 @@ async def fleet(
             _chart(gateway, caller.tenant_id, query.model_copy(update={"by": "use"})),
             _chart(gateway, caller.tenant_id, query),
         )
-    except PartUnavailable:
-        problem = "The cost service does not answer."
+    except PartUnavailable as error:
+        why = f"cannot answer: {error.why}" if error.why else "does not answer"
+        problem = f"The cost service {why}."
     except PartRefused as error:
         problem = error.detail
     return page(

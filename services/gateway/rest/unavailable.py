@@ -11,7 +11,7 @@ import asyncpg
 
 from drivetrain_schemas.object_store import StoreFailure
 from services.runtime.bus import BusUnavailable, PublishFailed
-from services.runtime.errors import StoreError, TemporaryError
+from services.runtime.errors import PostgresUnavailable, StoreError, TemporaryError
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,15 @@ KAFKA_SILENT = Cause(
     "send it again with the same request_id, which can never make a second one",
 )
 KAFKA_AWAY = Cause("bus_unavailable", "Kafka is unavailable, and nothing was sent; try again")
+# For an operator to mend; the words of the other side may name addresses, and are in the log only.
+KAFKA_REFUSES = Cause(
+    "bus_unavailable",
+    "Kafka refuses the gateway's login, or what it may not do; the gateway's log has the cause",
+)
+POSTGRES_REFUSES = Cause(
+    "database_unavailable",
+    "Postgres refuses the gateway's connection or statement; the gateway's log has the cause",
+)
 POSTGRES_SILENT = Cause("database_unavailable", "Postgres is unavailable; try again in a moment")
 POSTGRES_READ_ONLY = Cause("database_read_only", "Postgres is read-only, probably a standby")
 POSTGRES_FULL = Cause("database_full", "the disk of Postgres is full; free some space on it")
@@ -35,7 +44,7 @@ UNKNOWN = Cause("temporarily_unavailable", "a part of the platform is unavailabl
 
 _STORE = {
     StoreFailure.UNAVAILABLE: "is unavailable",
-    StoreFailure.READ_ONLY: "is read-only",
+    StoreFailure.READ_ONLY: "is read-only, or refuses the platform what it may not do",
     StoreFailure.FULL: "is full",
     StoreFailure.ERROR: "failed",
 }
@@ -52,6 +61,8 @@ def cause_of(error: BaseException) -> Cause:
         detail = f"the object store {_STORE[error.failure]}; everything that needs no files works"
         return Cause(error.failure.value, detail)
     if isinstance(error, PublishFailed):
+        if "refuses" in str(error) or "AuthorizationFailed" in str(error):
+            return KAFKA_REFUSES
         return KAFKA_AWAY if isinstance(error, BusUnavailable) else KAFKA_SILENT
     if isinstance(error, asyncpg.DiskFullError):
         return POSTGRES_FULL
@@ -59,6 +70,8 @@ def cause_of(error: BaseException) -> Cause:
         return POSTGRES_READ_ONLY
     if isinstance(error, OSError) and error.errno in _OF_DISK:
         return _OF_DISK[error.errno]
+    if isinstance(error, PostgresUnavailable | asyncpg.InsufficientPrivilegeError):
+        return POSTGRES_READ_ONLY if "read-only" in str(error) else POSTGRES_REFUSES
     if isinstance(error, TemporaryError):
         return UNKNOWN
     # What is left comes from the only connections that routes open themselves.

@@ -29,12 +29,25 @@ async def test_reads_carry_the_read_token() -> None:
     await made.close()
 
 
-@pytest.mark.parametrize("status", [401, 421, 500, 503])
-async def test_a_part_that_refuses_the_gateway_itself_is_unavailable(status: int) -> None:
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        (401, "it refuses the gateway's read token"),
+        (421, "it does not know the address by which the gateway asks"),
+        (500, "it answered 500"),
+        (503, None),
+    ],
+)
+async def test_a_part_that_refuses_the_gateway_itself_is_unavailable(
+    status: int, why: str | None
+) -> None:
     """Passed on, a 401 would send the user to look for a mistake in a correct token."""
     made, _ = backends(httpx.Response(status, json={"detail": "no"}))
-    with pytest.raises(PartUnavailable):
+    with pytest.raises(PartUnavailable) as one:
         await made.get("cost", "/spend")
+    with pytest.raises(PartUnavailable) as many:
+        await anext(made.lines("cost", "/chargeback", {}))
+    assert (one.value.why, many.value.why) == (why, why)
     await made.close()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.gateway.backends import PartRefused
+from services.gateway.backends import PartRefused, PartUnavailable
 from services.gateway.core import fleet_page
 from services.gateway.core.bars import HEIGHT, Part, stacked
 from tests.handlers.gateway.model import Model, serving
@@ -98,6 +98,12 @@ async def test_what_the_cost_service_refuses_is_said(model: Model) -> None:
         assert "hours are kept since" in (await server.client.get("/fleet")).text
         refused = await server.client.get("/v1/cost/fleet")
         assert (refused.status_code, refused.json()["detail"][:5]) == (422, "first")
+
+    async def misconfigured(part: str, path: str, parameters: Any) -> Any:
+        raise PartUnavailable(part, "it refuses the read token")
+
+    async with serving(model, forward=misconfigured) as server:
+        assert "it refuses the read token" in (await server.client.get("/fleet")).text
     async with serving(model) as server:
         assert "does not answer" in (await server.client.get("/fleet")).text
         assert (await server.client.get("/v1/cost/fleet")).status_code == 503

@@ -40,12 +40,12 @@ async def test_it_stops_while_it_waits_for_postgres() -> None:
     await stopped_after(cost_at(free_port(), dsn), 0.2)
 
 
-async def test_a_rebuild_says_that_postgres_does_not_answer(
+async def test_a_rebuild_says_why_postgres_cannot_be_used(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     service = cost_at(1, f"postgresql://x:y@127.0.0.1:{free_port()}/z")
     assert await rebuild(replace(service, is_projection=True)) == 1
-    assert "not rebuilt, Postgres does not answer" in capsys.readouterr().err
+    assert "not rebuilt, Postgres cannot be used" in capsys.readouterr().err
 
 
 async def test_it_stops_while_it_waits_for_kafka(postgres_dsn: str) -> None:

@@ -246,6 +246,21 @@ def test_a_server_that_is_no_mlflow_is_told_from_one() -> None:
         MlflowServer("http://x.test", {}, transport).get("/experiments/get-by-name", {})
 
 
+def test_what_an_mlflow_says_that_refuses_or_fails_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def asking(answer: httpx.Response) -> MlflowServer:
+        return MlflowServer("http://x.test", {}, httpx.MockTransport(lambda _: answer))
+
+    with pytest.raises(Refused, match=r"\(403\): Permission denied"):
+        asking(httpx.Response(403, text="Permission denied")).get("/runs/get", {})
+    failing = asking(httpx.Response(500, json={"message": "no such table: runs"}))
+    failing._client._sleep = lambda _: None
+    with pytest.raises(NoAnswer, match=r"x\.test answered 500: .*no such table: runs"):
+        failing.get("/runs/get", {})
+    assert "MLflow answered 500" in capsys.readouterr().err
+
+
 def test_whatever_the_message_of_a_server_is_it_is_told() -> None:
     answer = httpx.Response(400, json={"error_code": "X", "message": {"no": "text"}})
     server = MlflowServer("http://x.test", {}, httpx.MockTransport(lambda _: answer))

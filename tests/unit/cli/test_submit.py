@@ -284,7 +284,8 @@ def test_waiting_survives_a_restart_of_the_gateway_and_shows_progress(
     assert notes == [
         "queued: 2 of 2 slots are held",
         "running: step 10/400, 1 min 1 s left",
-        "the platform does not respond; retrying",
+        f"{URL} does not respond: connection refused; retrying",
+        "no such job; retrying",
         "running: step 200/400, 1 min 1 s left, attempt 2",
         "succeeded: step 400, best accuracy 0.97 at step 380, charged $0.0125",
         f"what it wrote: drivetrain job files {JOB_ID}",

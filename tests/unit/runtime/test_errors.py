@@ -33,6 +33,7 @@ BUSY = asyncpg.InterfaceError("cannot perform operation: another operation is in
         asyncpg.AdminShutdownError("stopped"),
         asyncpg.DeadlockDetectedError("deadlock"),
         asyncpg.DiskFullError("full"),
+        asyncpg.InsufficientPrivilegeError("permission denied for table outbox"),
         asyncpg.ReadOnlySQLTransactionError("demoted"),
         asyncpg.TargetServerAttributeNotMatched("only standbys"),
         asyncpg.InternalClientError("cannot switch to state 15; another operation is in progress"),

@@ -18,6 +18,7 @@ from aiokafka.errors import (
     MessageSizeTooLargeError,
     OutOfOrderSequenceNumber,
     RecordListTooLargeError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 
@@ -30,7 +31,7 @@ from services.runtime.bus import (
     Partition,
     PublishFailed,
 )
-from services.runtime.errors import TemporaryError
+from services.runtime.errors import KafkaUnavailable, TemporaryError
 from services.runtime.kafka_access import KafkaAccess
 from services.runtime.kafka_publisher import KafkaPublisher
 from services.runtime.kafka_source import KafkaSource
@@ -353,6 +354,24 @@ async def test_each_attempt_to_join_has_its_own_consumer(monkeypatch: pytest.Mon
     assert ClosedConsumer.made == 3
     assert source.assignment() == frozenset()
     with pytest.raises(TemporaryError):
+        await source.end_offsets()
+
+
+class RefusedConsumer:
+    """An aiokafka consumer whose right to read the topic was taken away."""
+
+    _client = SimpleNamespace(
+        cluster=SimpleNamespace(available_partitions_for_topic=lambda topic: {0})
+    )
+
+    async def end_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        raise TopicAuthorizationFailedError("t")
+
+
+async def test_a_right_that_is_missing_is_told_from_silence() -> None:
+    source = KafkaSource(ACCESS, "cost", ["t"], member="cost.0", max_records=7)
+    source._consumer = RefusedConsumer()
+    with pytest.raises(KafkaUnavailable, match=r"refuses what this user may not do.*access kafka"):
         await source.end_offsets()
 
 

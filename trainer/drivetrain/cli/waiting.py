@@ -65,12 +65,12 @@ def _wait(
         while True:
             try:
                 item = fetch()
-            except (Unreachable, NotFound):
+            except (Unreachable, NotFound) as error:
                 # While the gateway rebuilds its view, it does not know the job for a while.
                 silent_since = silent_since or time.monotonic()
                 if time.monotonic() - silent_since > GIVE_UP_SECONDS:
                     raise
-                display.show(Status("the platform does not respond; retrying"))
+                display.show(Status(f"{error.message}; retrying"))
             else:
                 silent_since = None
                 status = status_of(item)

@@ -84,7 +84,7 @@ class Telemetry:
                 self._idle.set()
             except Exception as error:  # no error may end the pod
                 problem = await self._problem(error)
-                _logger.info("Kafka is unavailable, trying again: %s", problem)
+                _logger.info("telemetry is not sent, trying again: %s", problem)
                 await self._abandon()
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, 5.0)

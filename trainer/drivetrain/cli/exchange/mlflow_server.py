@@ -60,7 +60,9 @@ class MlflowServer:
                 "set MLFLOW_TRACKING_TOKEN, "
                 "or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
             )
-            raise Refused(f"MLflow at {self.url} does not accept the credentials", fix=fix)
+            said = " ".join(str(known.get("message") or response.text).split())
+            message = f"MLflow at {self.url} does not accept the credentials, or what they may do"
+            raise Refused(f"{message} ({response.status_code}): {said:.300}", fix=fix)
         if detail := known.get("message"):
             raise Refused(f"MLflow refused: {str(detail)[:500]}")
         message = f"the answer ({response.status_code}) of {self.url} does not come from MLflow"

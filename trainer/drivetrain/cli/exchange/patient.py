@@ -69,12 +69,11 @@ class PatientClient:
             if isinstance(found, httpx.Response):
                 return found
             if waited >= (AWAY_SECONDS if self._has_answered else FIRST_SECONDS):
-                message = f"{self._server.name} at {self._server.url} does not answer: {found}"
+                message = f"{self._server.name} at {self._server.url} {found}"
                 raise NoAnswer(message, fix="check the address, and export again: it goes on")
             pause = min(MAX_PAUSE_SECONDS, 2 * pause)
             if pause >= NOTED_PAUSE_SECONDS:
-                name = self._server.name
-                write_note(f"{name} does not answer ({found}); trying again in {pause:.0f} s")
+                write_note(f"{self._server.name} {found}; trying again in {pause:.0f} s")
             self._sleep(pause * random.uniform(0.75, 1.25))
             waited += pause
 
@@ -89,8 +88,9 @@ class PatientClient:
                 with file.open("rb") as opened:
                     response = self._client.request(method, path, content=opened)
         except httpx.TransportError as error:
-            return str(error) or type(error).__name__
+            return f"does not answer: {error or type(error).__name__}"
         if response.status_code in _AWAY:
-            return f"status {response.status_code}"
+            said = " ".join(response.text.split())
+            return f"answered {response.status_code}: {said:.300}"
         self._has_answered = True
         return response
