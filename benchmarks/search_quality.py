@@ -42,7 +42,8 @@ The LCBench surrogate: 34 data sets, 10 seeds, 8 parallel workers in simulated t
 normalized regret: 0 is the best of 40,000 random points after a local search, 1 the median random
 point. The seeds were not used while tuning ([0013](decisions/0013-search-quality.md)). The other
 objectives are made-up ones of one difficulty each (`benchmarks/search_families.py`), looked at
-while tuning, and real models on scikit-learn's data (`benchmarks/search_real.py`), which were not.
+while tuning, and, in rows that say objectives, real models on scikit-learn's data
+(`benchmarks/search_real.py`), which were not.
 Regret there is 0 for the best loss that there is, or that any of the runs found, and 1 for that of
 a usual point or worse; 10 seeds, one for Optuna's GP on three. Nothing of the platform but sampler
 and pruner is in it.
