@@ -63,6 +63,7 @@ WITHOUT_DATA = {
     "drivetrain_metrics_silence_requests_total": "nobody silences an alert",
     "drivetrain_outbox_refused_total": "Kafka accepts every event",
     "drivetrain_scheduler_kubernetes_calls_total": "pods run on this machine",
+    "drivetrain_scheduler_waiting_runs": "every pod starts at once",
     "drivetrain_sequence_gaps_total": "no event is missing",
 }
 
