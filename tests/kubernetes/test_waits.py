@@ -29,7 +29,7 @@ from tests.kubernetes.launching import (
     scheduler_kubeconfig,
 )
 
-# Of the issue: the reason is there within 5 s of the cluster's own word.
+# The reason is there so soon after the cluster's own word.
 SECONDS = 5.0
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"

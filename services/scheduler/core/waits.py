@@ -13,7 +13,7 @@ from drivetrain_schemas.text import storable
 
 MAX_BY = 300
 MAX_DETAIL = 1000
-# Other words for the same cause are told after this: some change with every look.
+# Other words for the same cause are shown only after this: some change with every look.
 SAME_CAUSE_SECONDS = 10.0
 # While one of these lasts, the pod does not exist.
 BLOCKED = (WaitCause.REFUSED, WaitCause.NO_ANSWER)

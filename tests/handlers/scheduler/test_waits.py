@@ -1,4 +1,4 @@
-"""What keeps the pods of a starting run from running is told on it, ends, and costs nobody."""
+"""A starting run shows what keeps its pods from running; that ends, and costs nobody."""
 
 from collections.abc import Sequence
 from typing import Any
