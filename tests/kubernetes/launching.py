@@ -181,6 +181,9 @@ class Cluster:
         for api in self._apis:
             await api.close()
         await self.store.close()
+        nodes = f"/api/v1/nodes?labelSelector=test={self.namespace}"
+        for node in self.control_plane.get(nodes).json()["items"]:
+            self.control_plane.http.delete(f"/api/v1/nodes/{node['metadata']['name']}")
 
     def kwok_node(self, name: str, cpu: str = "8", **labels: str) -> str:
         """A node of the namespace, whose pods seem to run."""

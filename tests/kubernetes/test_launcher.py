@@ -40,9 +40,6 @@ async def cluster(
     running_cluster = Cluster(control_plane, namespace, kubeconfig, tmp_path)
     yield running_cluster
     await running_cluster.close()
-    nodes = control_plane.get(f"/api/v1/nodes?labelSelector=test={namespace}").json()["items"]
-    for node in nodes:
-        control_plane.http.delete(f"/api/v1/nodes/{node['metadata']['name']}")
 
 
 async def until(launcher: Launcher, spec, sight: Sight, seconds: float = 30.0):

@@ -137,13 +137,10 @@ async def opened(cluster: Cluster, database: OpenDatabase) -> AsyncIterator[Shar
     world.restart()
     async with running(launcher.watch(lambda: None), nodes.watch(lambda: None)):
         yield Shared(cluster, world)
+    for item in cluster.control_plane.get(OTHERS).json()["items"]:
+        if cluster.namespace in (name := item["metadata"]["name"]):
+            cluster.control_plane.http.delete(f"{OTHERS}/{name}")
     await cluster.close()
-    for kind in ("pods", "nodes"):
-        path = OTHERS if kind == "pods" else f"/api/v1/nodes?labelSelector=test={cluster.namespace}"
-        for item in cluster.control_plane.get(path).json()["items"]:
-            name = item["metadata"]["name"]
-            if cluster.namespace in name:
-                cluster.control_plane.http.delete(f"{path.partition('?')[0]}/{name}")
 
 
 @pytest.fixture

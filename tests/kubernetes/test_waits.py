@@ -44,9 +44,6 @@ async def cluster(
     yield made
     await made.close()
     control_plane.http.delete(f"{WEBHOOKS}/{namespace}")
-    nodes = control_plane.get(f"/api/v1/nodes?labelSelector=test={namespace}").json()["items"]
-    for node in nodes:
-        control_plane.http.delete(f"/api/v1/nodes/{node['metadata']['name']}")
 
 
 def without_the_right(cluster: Cluster) -> None:

@@ -29,9 +29,6 @@ async def cluster(
     made = Cluster(control_plane, namespace, kubeconfig, tmp_path)
     yield made
     await made.close()
-    found = control_plane.get(f"/api/v1/nodes?labelSelector=test={namespace}").json()["items"]
-    for node in found:
-        control_plane.http.delete(f"/api/v1/nodes/{node['metadata']['name']}")
 
 
 async def until(condition) -> None:
